@@ -16,7 +16,8 @@ source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/packaging/trees.sh"
 HOSTS=/run/nova-lite-hosts
 BRIDGE=nl-hosts
 NETWORK=169.254.76
-MODULES=(run:/run/libvirt etc:/etc/libvirt lib:/var/lib/libvirt cache:/var/cache/libvirt log:/var/log/libvirt)
+MODULES=(run:/run/libvirt etc:/etc/libvirt lib:/var/lib/libvirt cache:/var/cache/libvirt log:/var/log/libvirt
+    netns:/run/netns)
 
 die() {
     echo "libvirt-host.sh: $*" >&2
@@ -95,7 +96,7 @@ remove_network() {
 }
 
 make_directories() {
-    install -d -m 0755 "$BASE"/{etc,run,lib,cache,log} "$BASE"/lib/{dnsmasq,images,boot} "$BASE/log/qemu"
+    install -d -m 0755 "$BASE"/{etc,run,lib,cache,log,netns} "$BASE"/lib/{dnsmasq,images,boot} "$BASE/log/qemu"
     install -d -m 0755 "$HOSTS/$ADDRESS"
     install -d -m 0750 -o libvirt-qemu -g libvirt-qemu "$BASE/lib/qemu"
     cp -a /etc/libvirt/. "$BASE/etc/"

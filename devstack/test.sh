@@ -38,6 +38,8 @@ done
 ((${#stages[@]})) || stages=("${ALL_STAGES[@]}")
 
 need_root
+# Debian 13 keeps /tmp in memory, which has no room for the files of all tests.
+export TMPDIR=/var/tmp
 LOG=$(mktemp /tmp/nova-lite-test.XXXXXX.log)
 results=$(mktemp)
 beside=$(mktemp)

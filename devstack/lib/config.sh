@@ -97,17 +97,15 @@ enabled_apis() {
     esac
 }
 
-# Guests of this machine are led from 169.254.169.254 to the API, at an address that the compute daemon gives the machine.
-# Further libvirt hosts (own_libvirt) have no API, so their guests have config drives.
-METADATA_ADDRESS=169.254.87.75
-
+# Guests of this machine reach its API at 169.254.169.254 on their networks. Further libvirt hosts (own_libvirt) have no API,
+# so their guests have config drives.
 metadata_api() {
     [[ $VIRT_DRIVER != libvirt || $NETWORK == neutron ]] || echo ", metadata"
 }
 
 metadata_config() {
     [[ $VIRT_DRIVER == libvirt && $NETWORK != neutron ]] || return 0
-    printf '%s\n' "[api]" "metadata_listen = $METADATA_ADDRESS" "[network]" "metadata_service = true"
+    printf '%s\n' "[network]" "metadata_service = true"
 }
 
 image_config() {
@@ -289,7 +287,7 @@ remove_files_and_links() {
     unlink_commands
     # Other machines may use directories of this one.
     (source "$TOP/devstack/packaging/purge.sh" && purge_state)
-    remove_tree "$ETC" "$LOGS" "$PREFIX" "$RUN" /run/nova-lite-conductor
+    remove_tree "$ETC" "$LOGS" "$PREFIX" "$RUN" /run/nova-lite-conductor /run/nova-lite-metadata
     rm -f /etc/logrotate.d/nova-lite /etc/sysusers.d/nova-lite.conf /etc/tmpfiles.d/nova-lite.conf
 }
 

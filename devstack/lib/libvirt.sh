@@ -37,22 +37,9 @@ own_tpm_authority() {
     [[ ! -d /var/lib/swtpm-localca ]] || chown --recursive "$(stat --format %U /var/lib/swtpm-localca)" /var/lib/swtpm-localca
 }
 
-# From 10.4 on libvirt has a choice, and takes nftables, through which routers get no packets (docs/adr/0016).
-filter_by_iptables() {
-    local file=/etc/libvirt/network.conf pid
-    [[ -e $file ]] && ! grep -q '^firewall_backend' "$file" || return 0
-    echo 'firewall_backend = "iptables"' >>"$file"
-    if has_systemd; then
-        systemctl try-restart libvirtd
-    elif pid=$(pgrep --exact --pidfile /run/libvirtd.pid libvirtd) && kill "$pid"; then
-        wait_for 20 test ! -e "/proc/$pid"
-    fi
-}
-
 start_libvirt() {
     open_kvm
     own_tpm_authority
-    filter_by_iptables
     if libvirt_answers >/dev/null 2>&1; then
         return
     elif has_systemd; then
@@ -103,12 +90,11 @@ remove_guests() {
         [[ $(virsh_system net-dumpxml "$id") != *" connections='"* ]] || continue
         virsh_system net-destroy "$id" || true # it may be inactive
         virsh_system net-undefine "$id"
-        nft delete table inet "${id//-/_}" 2>/dev/null || true # only networks that guests were on have one
-        remove_tree "/var/lib/libvirt/dnsmasq/$id".*
     done
+    (source "$TOP/devstack/packaging/purge.sh" && remove_realms)
     local family host table
     host=$(hostname)
-    nft list tables 2>/dev/null | grep -E " nova_lite_(ports|spoofing|migrations)_${host//[^A-Za-z0-9]/_}(_[0-9]+)?$" |
+    nft list tables 2>/dev/null | grep -E " nova_lite_(ports|spoofing|migrations|links|qos)_${host//[^A-Za-z0-9]/_}(_[0-9]+)?$" |
         while read -r _ family table; do
             nft delete table "$family" "$table"
         done || true
@@ -117,7 +103,9 @@ remove_guests() {
     for id in $(virsh_system nwfilter-list | grep -oE 'nova-lite-clean-[a-z0-9-]+' | sort --reverse || true); do
         virsh_system nwfilter-undefine "$id" 2>/dev/null || true
     done
-    ip address delete "$METADATA_ADDRESS/32" dev lo 2>/dev/null || true # it may not be there
+    for id in $(cat "$STATE"/instances/floating@*.json 2>/dev/null | tr -c '0-9.\n' ' '); do
+        ip address delete "$id/32" dev lo 2>/dev/null || true # it may not be there
+    done
     [[ ! -d /var/log/libvirt/qemu ]] || find /var/log/libvirt/qemu -name 'instance-????????-????-????-????-????????????.log*' -delete
 }
 

@@ -135,3 +135,46 @@ purge_state() {
     done
     [ ! -d "$STATE" ] || rmdir --ignore-fail-on-non-empty "$STATE"
 }
+
+# Remove the realms of this machine with their links, bridges and DHCP servers. nova_lite/virt/libvirt/net/removal.py does the same.
+# What another program's guest uses stays.
+remove_realms() {
+    local file pid path name device others kept
+    for file in /var/lib/libvirt/dnsmasq/nova-lite-*.conf; do
+        [ -e "$file" ] || continue
+        name=${file##*/nova-lite-}
+        [ ! -d /run/systemd/system ] || systemctl stop "nova-lite-dhcp-${name%.conf}.service" 2>/dev/null || true
+        pid=$(cat "${file%.conf}.pid" 2>/dev/null || true)
+        [ -z "$pid" ] || case "$(tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline") " in
+            *" --conf-file=$file "*) kill "$pid" 2>/dev/null || true ;;
+        esac
+    done
+    for path in /sys/class/net/*; do
+        name=$(cat "$path/ifalias" 2>/dev/null || true)
+        case $name in nova-lite:*) ;; *) continue ;; esac
+        others=$(find "$path/brif/" -mindepth 1 -printf '%f\n' 2>/dev/null | grep -v '^nlg\|^nlvx' | tr '\n' ' ' || true)
+        if [ -n "$others" ]; then
+            echo "Network ${name#nova-lite:} is left: its bridge ${path##*/} has $others" >&2
+            continue
+        fi
+        for device in "$path"/brif/*; do
+            [ ! -e "$device" ] || ip link delete dev "${device##*/}"
+        done
+        ip link delete dev "${path##*/}"
+        remove_tree /var/lib/libvirt/dnsmasq/"nova-lite-${name#nova-lite:}".*
+    done
+    kept=" $(cat /sys/class/net/nlg*/ifalias 2>/dev/null | tr '\n' ' ' || true)"
+    for name in $(ip netns list 2>/dev/null | cut -d' ' -f1 | grep '^nl-' || true); do
+        case $kept in *" ${name#nl-} "*) continue ;; esac
+        # A process that still ends keeps the namespace, but not its links.
+        ip netns exec "$name" ip link delete dev nlup 2>/dev/null || true
+        ip netns delete "$name"
+    done
+    ip address delete 169.254.192.1/32 dev lo 2>/dev/null || true
+    for name in iptables ip6tables; do
+        "$name" --wait --delete FORWARD --jump NOVA_LITE_LINKS 2>/dev/null || true
+        "$name" --wait --flush NOVA_LITE_LINKS 2>/dev/null || true
+        "$name" --wait --delete-chain NOVA_LITE_LINKS 2>/dev/null || true
+    done
+    [ "$kept" != " " ] || rm -f /var/lib/libvirt/dnsmasq/nova-lite-resolver.* /var/lib/libvirt/dnsmasq/nova-lite-links.*
+}

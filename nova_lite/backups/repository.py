@@ -32,7 +32,10 @@ _STREAM, _HOST = "disk", "nova-lite"
 #: Ids of projects that are names of repositories. Each other id has its digest as a name, so a digest is none of them.
 _PLAIN_NAME = re.compile(r"(?![0-9a-f]{64}$)[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 #: Error of restic about a repository that is not there. An unreached place has another one.
-_ABSENT = re.compile(r"unable to open config file: .*(no such file or directory|does not exist)")
+#: restic 0.17 and newer try for 15 minutes to reach a server. Killed, it leaves the last reason as its last line.
+_CHECK_LIMIT = ("timeout", "--signal=KILL", "30")
+_PRESENT = re.compile(r"already (initialized|exists)")
+_ABSENT = re.compile(r"(unable to open config file|<config/>).*(no such file or directory|does not exist)")
 _MISSING = "it is not at its place, although it has backups. Is its file system mounted?"
 #: Seconds within which restic ends after its output has ended.
 _END_SECONDS = 5.0
@@ -177,9 +180,16 @@ class Repository:
         """Check whether there is a repository that the password opens.
 
         Raises an error if its location is not reached. A missing repository that has recorded streams is not reached.
+        One that may be missing in an S3 server is made: restic 0.17 and newer look for a missing bucket for 15 minutes.
         """
+        if self.may_be_missing and self._environment["RESTIC_REPOSITORY"].startswith("s3:"):
+            try:
+                self._init()
+            except exceptions.BackupRepositoryError as error:
+                if not _PRESENT.search(error.message):
+                    raise
         try:
-            self._run("cat", "config")
+            self._run("cat", "config", limit=_CHECK_LIMIT)
         except exceptions.BackupRepositoryError as error:
             if not _ABSENT.search(error.message):
                 raise
@@ -191,18 +201,27 @@ class Repository:
     def _prepare(self) -> None:
         """Make the repository if it is missing and may be."""
         if not self._exists():
-            self._run("init", "--repository-version", "2")
+            self._init()
 
-    def _run(self, *command: str) -> bytes:
-        with tempfile.TemporaryFile() as errors, self._start(command, errors) as process:
+    def _init(self) -> None:
+        self._run("init", "--repository-version", "2", limit=_CHECK_LIMIT)
+
+    def _run(self, *command: str, limit: tuple[str, ...] = ()) -> bytes:
+        """Run restic and return its output. ``limit``: command before it that ends it."""
+        with tempfile.TemporaryFile() as errors, self._start(command, errors, limit=limit) as process:
             output = process.read_all()
             _require_success(process.wait(), errors)
         return output
 
     def _start(
-        self, command: tuple[str, ...], errors: IO[bytes], output: IO[bytes] | None = None, has_input: bool = False
+        self,
+        command: tuple[str, ...],
+        errors: IO[bytes],
+        output: IO[bytes] | None = None,
+        has_input: bool = False,
+        limit: tuple[str, ...] = (),
     ) -> WatchedProcess:
-        wrapped = (*_WRAPPED, *command)
+        wrapped = (*limit, *_WRAPPED, *command)
         try:
             return WatchedProcess(wrapped, self._environment, self._stall_seconds, errors, output, has_input)
         except OSError as error:

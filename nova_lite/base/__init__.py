@@ -8,7 +8,7 @@
 - `timing`: times that no option sets
 - `failpoints`, `faults`: named points at which tests inject faults, and the seams at which they are installed
 - `files`, `trees`, `ofd_locks`, `disk_room`, `directory_users`: files and directories
-- `ip`, `machine_networks`, `timed_socket`, `response_body`: addresses, sockets, and responses
+- `ip`, `machine_networks`, `timed_socket`, `unix_sockets`, `response_body`: addresses, sockets, and responses
 - `key_files`, `sealing`, `master_keys`, `host_certificates`: keys, secrets and certificates
 - `join_requests`, `host_requests`: signed requests of machines that join, and of hosts
 - `cpu_sets`, `ids`, `patterns`, `plugins`, `version`, `memory`, `markdown`: small helpers

@@ -26,6 +26,7 @@ from nova_lite.api.http import deploy, prefork, proxy_protocol, server, wsgi  # 
 from nova_lite.api.http.limits import MAX_BODY, ClientLimits  # noqa: E402
 from nova_lite.api.http.proxy_protocol import Balancers  # noqa: E402
 from nova_lite.api.metadata import role  # noqa: E402
+from nova_lite.api.metadata.networks import GuestNetworks  # noqa: E402
 from nova_lite.base import exceptions, journal  # noqa: E402
 from nova_lite.base.timing import TIMING  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
@@ -44,25 +45,30 @@ LOG = logging.getLogger(__name__)
 
 BINARY = "nova-lite-api"
 
+METADATA = "metadata"
+
 #: Options with the address of each API.
 ADDRESSES = {
     "osapi_compute": ("listen", "port"),
-    "metadata": ("metadata_listen", "metadata_listen_port"),
+    METADATA: ("metadata_listen", "metadata_listen_port"),
     "identity": ("identity_listen", "identity_port"),
     "image": ("image_listen", "image_port"),
     "volume": ("volume_listen", "volume_port"),
     "network": ("network_listen", "network_port"),
     "dns": ("dns_listen", "dns_port"),
+    "load_balancer": ("load_balancer_listen", "load_balancer_port"),
     "placement": ("placement_listen", "placement_port"),
     "join": ("join_listen", "join_port"),
     "page": ("page_listen", "page_port"),
 }
 
 PARENT_CHECK_SECONDS = 1.0
+#: Seconds between two looks at the networks whose guests are served.
+GUEST_NETWORKS_TICK = 0.5
 
 
 class Site(NamedTuple):
-    """A served API: its application, one socket per worker, and its TLS settings."""
+    """A served API: its application, one socket per worker, or none, and its TLS settings."""
 
     name: str
     app: deploy.App
@@ -92,6 +98,7 @@ class Worker(service.Daemon):
         self._parent = parent
         self._transport: rpc.Transport | None = None
         self._http: list[server.HttpServer] = []
+        self._guest_networks: GuestNetworks | None = None
 
     def prepare(self) -> None:
         """Create the clients without connecting: while the broker is down, requests get a 503."""
@@ -127,13 +134,19 @@ class Worker(service.Daemon):
         )
         balancers = _balancers(self.conf)
         for site in self._sites:
-            sock, turn = site.socks[self._number], self.watchdog.watch(f"API {site.name}")
+            sock = site.socks[self._number] if site.socks else None
+            turn = self.watchdog.watch(f"API {site.name}")
             http = server.make_server(sock, site.app, self.conf.api.threads, site.tls, limits, turn, balancers)
             http.start()
             self._http.append(http)
+            if site.name == METADATA and not self.conf.neutron.service_metadata_proxy:
+                self._guest_networks = GuestNetworks(self.conf, http)
+                self.add_periodic("Guest networks", GUEST_NETWORKS_TICK, self._guest_networks.tick, at_once=True)
 
     def cleanup(self) -> None:
         """Stop all APIs at the same time, when load balancers send new connections elsewhere."""
+        if self._guest_networks is not None:
+            self._guest_networks.close()
         for http in self._http:
             http.drain.run()
         stops = [
@@ -177,8 +190,11 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
     for name, app in load_apps(conf, compute).items():
         is_tls = name in conf.api.enabled_ssl_apis
         tls = _tls_context(conf) if is_tls else None
+        if name == METADATA and not (conf.neutron.service_metadata_proxy or conf.api.use_forwarded_for):
+            sites.append(Site(name, app, [], None))  # guests reach it on their networks
+            continue
         address, port = (conf.api[option] for option in ADDRESSES[name])
-        socks = server.listen_per_worker(name, address, port, conf.api.workers, early=name == "metadata")
+        socks = server.listen_per_worker(name, address, port, conf.api.workers)
         sites.append(Site(name, app, socks, tls))
         LOG.info("%s listens on %s port %d", name, address, port)
     kept_sockets.drop_rest()

@@ -8,6 +8,7 @@ concurrency.setup(concurrency.THREADING)
 
 # isort: split
 import fcntl  # noqa: E402
+import functools  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
 import threading  # noqa: E402
@@ -20,9 +21,11 @@ from nova_lite.base import exceptions, files, metrics  # noqa: E402
 from nova_lite.compute import conductor_client  # noqa: E402
 from nova_lite.compute.lease_ways import FURTHER_WAYS, LeaseWay  # noqa: E402
 from nova_lite.compute.manager import ComputeManager, fencing_path  # noqa: E402
+from nova_lite.compute.metadata_sockets import MetadataSockets  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
 from nova_lite.daemon.certificates import CertificateWatch  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
+from nova_lite.metadata import network_sockets  # noqa: E402
 from nova_lite.rpc import trust  # noqa: E402
 from nova_lite.rpcapi.compute import ComputeRPC  # noqa: E402
 from nova_lite.rpcapi.conductor import ConductorRPC  # noqa: E402
@@ -42,7 +45,11 @@ LEASE_TICK = 1.0
 WATCH_TICK = 1.0
 #: Seconds between two queries for filter rules, and between two checks whether one is needed.
 FILTERS_TICK = 0.25
+#: Seconds between two looks of a wing, and for which one waits for a wake-up.
+WING_TICK = 0.25
 NETWORKS_INTERVAL = 300.0
+#: Seconds between two looks at the networks that have the metadata service, and at the APIs that serve it.
+METADATA_TICK = 0.5
 PRUNE_INTERVAL = 3600.0
 #: Seconds between two looks at the marks of hosts in the directory of disks.
 STORAGE_INTERVAL = 30.0
@@ -65,6 +72,7 @@ class ComputeDaemon(service.Daemon):
         self._manager: ComputeManager | None = None
         self._lock_file: int | None = None
         self._listening = False
+        self._metadata: MetadataSockets | None = None
 
     def prepare(self) -> None:
         self._lock_host()
@@ -92,9 +100,17 @@ class ComputeDaemon(service.Daemon):
         else:
             manager.registration.attach_health([])
         self.add_periodic("Port filters", FILTERS_TICK, lambda: manager.port_filters.tick(FILTERS_TICK))
+        for wing in manager.wings.values():
+            self.add_periodic(f"Wing {wing.name}", WING_TICK, functools.partial(wing.tick, WING_TICK), at_once=True)
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fencing_records, jitter=True)
         self.add_periodic("Shared storage", STORAGE_INTERVAL, manager.report_storage, at_once=True)
         self.add_periodic("Ageing of networks", NETWORKS_INTERVAL, manager.age_networks, jitter=True)
+        if self.conf.network.metadata_service:
+            self._metadata = self._metadata or MetadataSockets(
+                network_sockets.path(self.conf.network.metadata_directory, self.conf.host),
+                manager.host.driver.networks.metadata_sockets,
+            )
+            self.add_periodic("Metadata sockets", METADATA_TICK, self._metadata.tick, at_once=True)
         if self.conf.image_cache.manager_interval:
             self.add_periodic(
                 "Ageing of images", self.conf.image_cache.manager_interval, manager.age_images, jitter=True
@@ -121,6 +137,8 @@ class ComputeDaemon(service.Daemon):
     def cleanup(self) -> None:
         if self._manager is not None:
             self._manager.stop()
+        if self._metadata is not None:
+            self._metadata.close()
 
     def _make_manager(self, conductor: ConductorRPC) -> ComputeManager:
         conf = self.conf

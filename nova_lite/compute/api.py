@@ -115,6 +115,10 @@ class API:
         self._build(context, [result])
         return result
 
+    def clone(self, context: RequestContext, request: CreateRequest) -> Instance:
+        """Request a clone of the server ``request.clone_of``. Its build begins when its source's host has reported."""
+        return _call_with_retry(lambda: self.conductor.create_instances(context, request)).instances[0]
+
     def _is_small(self, request: CreateRequest) -> bool:
         needs_cinder = self.volumes is not None and bool(request.block_devices)
         is_short = not request.injected_files and len(request.user_data or "") <= MAX_USER_DATA

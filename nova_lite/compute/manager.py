@@ -16,7 +16,7 @@ from nova_lite import operations
 from nova_lite.base import directory_users, exceptions, faults, files, metrics, tracing
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import TIMING, ComputeTiming
-from nova_lite.compute import consoles
+from nova_lite.compute import consoles, wings
 from nova_lite.compute.build_slots import BuildSlots
 from nova_lite.compute.claims import Claims
 from nova_lite.compute.executor import CommandExecutor
@@ -123,6 +123,7 @@ class ComputeManager:
         self.health_reports = HealthReports(driver, self.registration.attach_health, timing.health_clear_after)
         self.load_reports = LoadReports(host, driver, conductor, timing)
         self._volume_worker = VolumeWorker(self.host)
+        self.wings = wings.load(conf, host, driver, conductor)
         self.commands = {method: self._command_method(step) for method, step in operations.command_methods().items()}
         self._image_fetcher = ImageFetcher(driver)
         self._hypervisor_was_up = True
@@ -222,10 +223,12 @@ class ComputeManager:
             self._storage_reported = (view, epoch) if set(view.live) <= set(shares) else None
 
     def age_images(self) -> None:
-        """Remove unused images from this host's cache, unless the operator has disabled that."""
+        """Remove unused layers of clones, and unused images from the cache, unless the operator has disabled that."""
         options = self.host.conf.image_cache
         if options.remove_unused_base_images:
             self._image_fetcher.remove_unused(options.remove_unused_original_minimum_age_seconds)
+        if self.host.driver.clones:
+            self.host.driver.clones.remove_unused()
 
     def age_networks(self) -> None:
         """Remove networks that no guest of this host has used lately. The host never learns that one was deleted."""
@@ -305,6 +308,10 @@ class ComputeManager:
 
     def refresh_security_groups(self, context: RequestContext) -> None:
         self.port_filters.refresh_soon()
+
+    def wing_wake_up(self, context: RequestContext, wing: str) -> None:
+        if wing in self.wings:
+            self.wings[wing].woken.set()
 
     def _command_method(self, step: operations.HostStep) -> CommandMethod:
         """Return the RPC method that executes ``step``."""

@@ -15,18 +15,16 @@ import random
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
-from typing import TypeVar
 
 import msgspec
 
 from nova_lite.base.context import get_admin_context
 from nova_lite.objects import Instance, PortFilters
-from nova_lite.objects.security_group import LARGE, MemberList, members_digest
+from nova_lite.objects.security_group import LARGE, NAMES, NetworkMembers, members_digest
 from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
-L = TypeVar("L", bound=MemberList)
 
 #: Seconds until the next attempt after a failure.
 RETRY_PAUSE = 2.0
@@ -112,12 +110,14 @@ class PortFilterSync:
 
     def _query(self, instances: list[str]) -> PortFilters:
         """Query the filters of these instances. Of large groups the conductor sends what changed, if it can."""
-        lists = (*self._current.groups.values(), *(self._current.names or {}).values())
-        known = {item.id: members_digest(item.members) for item in lists if len(item.members) >= LARGE}
-        context = get_admin_context()
-        if not known:
-            return self._conductor.port_filters_get(context, self._host, instances)
-        return _complete(self._conductor.port_filters_get(context, self._host, instances, known), self._current)
+        lists = {key: group.members_by_network for key, group in self._current.groups.items()}
+        known: dict[str, dict[str, str]] = {}
+        for key, by_network in (lists | {NAMES: self._current.names}).items():
+            for network_id, item in (by_network or {}).items():
+                if len(item.members) >= LARGE:
+                    known.setdefault(key, {})[network_id] = members_digest(item.members)
+        update = self._conductor.port_filters_get(get_admin_context(), self._host, instances, known_members=known)
+        return _complete(update, self._current)
 
     def _apply_received(self, received: Iterable[tuple[Collection[str], PortFilters | None]]) -> bool:
         """Apply filters that came with build commands, unless newer ones are applied already. Return whether there were
@@ -171,19 +171,27 @@ def _is_later(update: PortFilters, current: PortFilters) -> bool:
 
 
 def _complete(update: PortFilters, current: PortFilters) -> PortFilters:
-    """Return filters with all members of each group. ``current``: the filters that the digests were made of."""
-    groups = {key: _whole(group, current.groups.get(key)) for key, group in update.groups.items()}
-    before = current.names or {}
-    names = update.names and {key: _whole(item, before.get(key)) for key, item in update.names.items()}
-    return msgspec.structs.replace(update, groups=groups, names=names)
+    """Return filters with whole lists of members and names. ``current``: the filters that the digests were made of."""
+    groups = dict(update.groups)
+    for key, group in update.groups.items():
+        if key in current.groups:
+            lists = _complete_lists(group.members_by_network, current.groups[key].members_by_network)
+            groups[key] = msgspec.structs.replace(group, members_by_network=lists)
+    return msgspec.structs.replace(update, groups=groups, names=_complete_lists(update.names, current.names))
 
 
-def _whole(update: L, current: MemberList | None) -> L:
-    """Return a list with all its members."""
-    if update.base is None or current is None:
-        return update
-    members = set(current.members).difference(update.removed).union(update.members)
-    return msgspec.structs.replace(update, members=sorted(members), removed=[], base=None)
+def _complete_lists(
+    update: dict[str, NetworkMembers] | None, known: Mapping[str, NetworkMembers] | None
+) -> dict[str, NetworkMembers] | None:
+    """Return whole lists by network. One that the host lacks stays as it is."""
+    return update and {
+        network_id: _complete_list(item, known[network_id]) if item.base and known and network_id in known else item
+        for network_id, item in update.items()
+    }
+
+
+def _complete_list(update: NetworkMembers, known: NetworkMembers) -> NetworkMembers:
+    return NetworkMembers(members=sorted({*known.members} - {*update.removed} | {*update.members}))
 
 
 def _merged(
@@ -202,6 +210,8 @@ def _merged(
         networks=update.networks,
         pairs=update.pairs,
         unfiltered=update.unfiltered,
-        names=(current.names or {}) | (_complete(update, current).names or {}),
+        qos=update.qos,
+        floating_qos=update.floating_qos,
+        names=(current.names or {}) | (_complete_lists(update.names, current.names) or {}),
         read_at=update.read_at,
     )

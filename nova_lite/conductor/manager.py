@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -40,6 +41,7 @@ from nova_lite.conductor.network.endpoints import NetworkServiceEndpoints, PortE
 from nova_lite.conductor.network.filter_publisher import FilterPublisher
 from nova_lite.conductor.network.filter_queries import FilterQueries
 from nova_lite.conductor.notifications.service import Notifications
+from nova_lite.conductor.operations import clones
 from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.endpoints import InstanceEndpoints
 from nova_lite.conductor.operations.live_migration_control import LiveMigrationEndpoints
@@ -149,7 +151,9 @@ class ConductorManager:
         self.survival_check = SurvivalCheck(self.engine, scheduler)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
-            CreateEndpoints(self.db, conf, network_backend, timing.conductor),
+            CreateEndpoints(
+                self.db, conf, network_backend, functools.partial(clones.begin, self.engine), timing.conductor
+            ),
             ActionEndpoints(self.engine, attacher),
             BuildReports(self.engine, scheduling, conductor, rights.require_for_build, timing.conductor),
             rights,

@@ -51,13 +51,13 @@ class Wings:
         made = [kind(db, conf, compute) for kind in kinds]
         self.loaded: dict[str, ConductorWing] = dict(zip(conf.wings, made, strict=True))
 
-    def wing_read(self, context: RequestContext, wing: str, method: str, arguments: dict[str, Any]) -> Any:
+    def wing_read(self, context: RequestContext, wing: str, name: str, arguments: dict[str, Any]) -> Any:
         found = self._wing(wing)
-        return found.db.read(_bound(found.reads, method, found.conf, context, arguments))
+        return found.db.read(_bound(found.reads, name, found.conf, context, arguments))
 
-    def wing_change(self, context: RequestContext, wing: str, method: str, arguments: dict[str, Any]) -> Any:
+    def wing_change(self, context: RequestContext, wing: str, name: str, arguments: dict[str, Any]) -> Any:
         found = self._wing(wing)
-        return found.db.write(_bound(found.changes, method, found.conf, context, arguments))
+        return found.db.write(_bound(found.changes, name, found.conf, context, arguments))
 
     def wing_report(self, context: RequestContext, host: str, wing: str, report: Any) -> Any:
         return self._wing(wing).report(host, report)

@@ -13,6 +13,7 @@ _ENDPOINTS = {
     "volume": "volume_",
     "network": "network_",
     "dns": "dns_",
+    "load_balancer": "load_balancer_",
     "placement": "placement_",
     "identity": "identity_",
 }
@@ -60,8 +61,8 @@ OPTS = [
         cfg.URIOpt(
             f"{name}_endpoint",
             schemes=["http", "https"],
-            help=f"URL of the {name} API in the catalog. Default: from [api] {prefix}listen (my_ip, if that is every "
-            f"address) and {prefix}port. Set it behind a proxy.",
+            help=f"URL of the {name.replace('_', ' ')} API in the catalog. Default: from [api] {prefix}listen (my_ip, "
+            f"if that is every address) and {prefix}port. Set it behind a proxy.",
         )
         for name, prefix in _ENDPOINTS.items()
     ),

@@ -11,14 +11,14 @@ OPTS = [
         "metadata_listen",
         default="127.0.0.1",
         help=(
-            "Address the metadata API listens on. An address of 169.254.0.0/16 need not exist yet: compute "
-            "hosts with [network] metadata_service add it. Use the same for APIs and compute."
+            "Address the metadata API listens on for Neutron's metadata agent, or for a proxy with use_forwarded_for. "
+            "Guests of built-in networks need none: they reach the API on their networks."
         ),
     ),
     cfg.PortOpt(
         "metadata_listen_port",
         default=8775,
-        help="Port the metadata API listens on. Use the same for APIs and compute.",
+        help="Port the metadata API listens on for them.",
     ),
     cfg.IntOpt(
         "metadata_cache_expiration",
@@ -36,9 +36,9 @@ OPTS = [
         "use_forwarded_for",
         default=False,
         help=(
-            "Use the last address in X-Forwarded-For as the guest's. Enable it only behind a proxy that sets "
-            "it, and if no other program reaches the metadata API: a client that sets it can read any guest's "
-            "data."
+            "Serve a proxy at metadata_listen, and use the last address in its X-Forwarded-For as the guest's. An "
+            "address that several networks have is no guest's. Enable it only if no other program reaches that "
+            "address: a client that sets the header can read any guest's data."
         ),
     ),
     cfg.StrOpt(

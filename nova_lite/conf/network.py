@@ -48,9 +48,9 @@ OPTS = [
         item_type=Range(),
         default=[],
         help=(
-            "Conductor: IPv4 and IPv6 ranges for subnets of projects' own networks, like 10.64.0.0/10 and fd40::/10. "
-            "Hosts route to them, so use ranges that nothing else uses. Without any of an IP version, only admins "
-            "create such subnets."
+            "Conductor: IPv4 and IPv6 ranges to which members are restricted for subnets of their own networks, like "
+            "10.64.0.0/10 and fd40::/10. Without any of an IP version, they may use any range: networks may have the "
+            "same addresses. Set it if routers work without SNAT, or if guests must reach certain ranges outside."
         ),
     ),
     cfg.ListOpt(
@@ -98,8 +98,17 @@ OPTS = [
         "metadata_service",
         default=False,
         help=(
-            "Compute: provide the metadata API at 169.254.169.254 to guests on the networks of this host. It "
-            "has to listen on this machine at [api] metadata_listen. Needs nft."
+            "Compute: provide the metadata API at 169.254.169.254 to guests on the networks of this host. An API with "
+            "metadata among [api] enabled_apis has to run on this machine. Needs nft."
+        ),
+    ),
+    cfg.StrOpt(
+        "metadata_directory",
+        default="/run/nova-lite-metadata",
+        help=(
+            "Directory in which compute daemons pass the sockets of their networks to the metadata API of the machine. "
+            "Only root may write there, and the group of the directory is the API's. Use the same for APIs and "
+            "compute. Change it if several clouds share a machine."
         ),
     ),
     cfg.BoolOpt(

@@ -13,15 +13,11 @@ from nova_lite.base import exceptions, ip, key_files
 BACKLOG = 1024
 MAX_OPEN_FILES = 65536
 
-#: A Linux constant that Python 3.11 does not define.
-_IP_FREEBIND = 15
 
-
-def listen(address: str, port: int, shared: bool = False, early: bool = False) -> socket.socket:
+def listen(address: str, port: int, shared: bool = False) -> socket.socket:
     """Return a listening socket. Raises `ConfigurationError` if the address or port cannot be used.
 
-    ``shared``: other processes may listen on the same port. ``early``: a link-local address perhaps does not
-    exist yet on this machine.
+    ``shared``: other processes may listen on the same port.
     """
     family = socket.AF_INET6 if _is_ipv6(address) else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
@@ -31,8 +27,6 @@ def listen(address: str, port: int, shared: bool = False, early: bool = False) -
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        elif early and address.startswith("169.254."):
-            sock.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
         sock.bind((address, port))
         sock.listen(BACKLOG)
     except OSError as error:

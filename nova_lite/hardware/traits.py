@@ -50,6 +50,11 @@ VIRTIOFS = "COMPUTE_STORAGE_VIRTIO_FS"
 
 #: Trait of a host that makes snapshot points of guests.
 POINTS = "CUSTOM_SNAPSHOT_POINTS"
+#: Trait of a host that clones guests.
+CLONES = "CUSTOM_INSTANT_CLONES"
+
+#: Trait of a host that keeps networks with equal addresses apart.
+REALMS = "CUSTOM_NETWORK_REALMS"
 
 #: Trait of a host whose cores have several threads.
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
@@ -153,6 +158,8 @@ KNOWN = (
     MULTIATTACH,
     VIRTIOFS,
     POINTS,
+    CLONES,
+    REALMS,
     HYPERTHREADING,
     *DERIVED,
     *(of_bus(bus) for bus in guest.DEVICE_PREFIX),

@@ -44,7 +44,7 @@ Compute::
     virt/libvirt/net/networks.py           bridges, NAT and DHCP
     virt/libvirt/net/security_groups.py    nftables: security groups
     virt/libvirt/net/routers.py            packets between networks
-    virt/libvirt/net/static_routes.py      static routes of routers
+    virt/libvirt/net/realms.py             a network namespace for each router
     virt/libvirt/net/address_pairs.py      further addresses of guests
     virt/libvirt/net/guest_interfaces.py   changes of interfaces of running guests
     virt/libvirt/net/anti_spoofing.py      nftables: own addresses only

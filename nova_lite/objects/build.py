@@ -42,7 +42,7 @@ class CreateRequest(msgspec.Struct, kw_only=True):
     a flavor without a root disk size. ``images``: by id, the images that only the API can read (Glance), with kernel
     and ramdisk. ``volumes``: by id, volumes and snapshots of Cinder. ``names_image``: ``imageRef`` named an image, even
     if the root disk is a volume. That volume need not be marked as bootable then. ``multiattach``: the API version
-    permits volumes that other servers may have, too.
+    permits volumes that other servers may have, too. ``clone_of``: the server of which this one is a clone.
 
     A call with the same request id, or with the same ``idempotency_key``, returns the instances of the first call.
     ``fingerprint`` identifies the request that the client's key stands for.
@@ -80,6 +80,7 @@ class CreateRequest(msgspec.Struct, kw_only=True):
     may_have_zero_disk: bool = True
     names_image: bool = False
     multiattach: bool = False
+    clone_of: str | None = None
 
 
 class BatchedCreate(msgspec.Struct, kw_only=True):
@@ -123,7 +124,8 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     (`nova_lite.objects.host.admission`). A host with another registration calls `start_build` first, because it was
     forced down since then, and the instance may run elsewhere.
 
-    ``disks``: those of an evacuated server, which the host may see.
+    ``disks``: those of an evacuated server, which the host may see. ``clone_of``: the disk lies on the layer that was
+    made of this server's.
     """
 
     instance: Instance
@@ -140,6 +142,7 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     reimage: Reimage | None = None
     filters: PortFilters | None = None
     disks: LeftDisks | None = None
+    clone_of: str | None = None
 
 
 class BuildNetworks(msgspec.Struct, kw_only=True):

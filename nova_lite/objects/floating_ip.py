@@ -47,4 +47,5 @@ class FloatingIp(msgspec.Struct, kw_only=True):
     tags: list[str] | None = None
     dns_name: str = ""
     dns_domain: str = ""
+    qos_policy_id: str | None = None
     updated_at: datetime.datetime | None = None

@@ -17,7 +17,8 @@ class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
     that the destination has to fetch, because the hypervisor does not copy them. ``address``: address that the source
     connects from. ``encrypts``: whether host ``host`` has ``live_migration_tls``. ``guest_cpu``: processor and machine
     of the guest, and ``cpu_xml`` the processor in libvirt's words; None and empty: unknown. ``pooled``: disks that
-    both hosts have open during the migration."""
+    both hosts have open during the migration. ``has_layers``: the root disk lies on layers of clones, which the
+    destination lacks."""
 
     driver: str
     disks: dict[str, int]
@@ -28,6 +29,7 @@ class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
     guest_cpu: GuestCpu | None = None
     cpu_xml: str = ""
     pooled: PooledDisks | None = None
+    has_layers: bool = False
 
 
 class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):

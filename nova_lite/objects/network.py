@@ -107,7 +107,7 @@ class NetworkRecord(Network, kw_only=True):
     ``subnet6_pool_id``: pools of the subnets' prefixes. ``prefixlen``: in a request, the length of the prefix that the
     pool is to give. ``no_pools``: in a request, the subnet has no allocation pools; else one without pools has all
     addresses. ``shared``: the caller's project, or all, may use another project's network. ``segments``: its segments,
-    in their order.
+    in their order. ``qos_policy_id``: QoS policy of its ports.
     """
 
     description: str = ""
@@ -122,6 +122,7 @@ class NetworkRecord(Network, kw_only=True):
     no_pools: bool = False
     shared: bool = False
     segments: list[NetworkRecord] = msgspec.field(default_factory=list)
+    qos_policy_id: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 
@@ -137,7 +138,8 @@ class Port(msgspec.Struct, kw_only=True):
     ``segment_id``: segment of its subnets; None: these are the network's own, or in a request any ones. ``device_id``
     and ``device_owner``: texts of another program that has the port, such as a load balancer. ``subnet_id`` and
     ``subnet6_id``: of its network or segment; None: a conductor of an older version does not name them. ``vnic_type``:
-    see `nova_lite.objects.pci.PORT_DEVICES`. ``dns_name`` and ``dns_domain``: its own in DNS, "": those of
+    see `nova_lite.objects.pci.PORT_DEVICES`. ``qos_network_policy_id``: QoS policy of its network, which it has unless
+    it has one of its own (``qos_policy_id``). ``dns_name`` and ``dns_domain``: its own in DNS, "": those of
     ``hostname``, which is its instance's, and of ``network_domain``, which is its network's.
     """
 
@@ -172,6 +174,8 @@ class Port(msgspec.Struct, kw_only=True):
     dns_domain: str = ""
     hostname: str = ""
     network_domain: str = ""
+    qos_policy_id: str | None = None
+    qos_network_policy_id: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

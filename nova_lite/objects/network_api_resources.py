@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -12,6 +12,11 @@ EVERYBODY = "*"
 SHARED = "access_as_shared"
 #: Action of policies of external networks: routers and floating addresses of the target may use one.
 EXTERNAL = "access_as_external"
+
+
+BANDWIDTH_LIMIT, DSCP_MARKING = "bandwidth_limit", "dscp_marking"
+#: Types of the rules of QoS policies, each with its fields beside ``id`` and ``type``.
+QOS_RULES = {BANDWIDTH_LIMIT: ("max_kbps", "max_burst_kbps", "direction"), DSCP_MARKING: ("dscp_mark",)}
 
 
 class SubnetPool(msgspec.Struct, kw_only=True, tag="subnetpools"):
@@ -63,7 +68,7 @@ class AddressGroup(msgspec.Struct, kw_only=True, tag="address_groups"):
 class RbacPolicy(msgspec.Struct, kw_only=True, tag="rbac_policies"):
     """Policy of a resource's owner: the project ``target`` (`EVERYBODY`: all) may use it.
 
-    ``object_type``: ``network``, ``subnetpool``, ``address_scope`` or ``address_group``.
+    ``object_type``: ``network``, ``subnetpool``, ``address_scope``, ``address_group`` or ``qos_policy``.
     """
 
     id: str
@@ -76,4 +81,23 @@ class RbacPolicy(msgspec.Struct, kw_only=True, tag="rbac_policies"):
     updated_at: datetime.datetime | None = None
 
 
-NetworkObject: TypeAlias = SubnetPool | AddressScope | AddressGroup | RbacPolicy
+class QosPolicy(msgspec.Struct, kw_only=True, tag="policies"):
+    """Limits and marks of the traffic of ports, networks and floating addresses.
+
+    ``rules``: objects with ``id``, ``type`` (of `QOS_RULES`) and the fields of that type. ``is_default``: new networks
+    of its project have it.
+    """
+
+    id: str
+    project_id: str
+    name: str = ""
+    description: str = ""
+    rules: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    is_default: bool = False
+    shared: bool = False
+    tags: list[str] | None = None
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+
+
+NetworkObject: TypeAlias = SubnetPool | AddressScope | AddressGroup | RbacPolicy | QosPolicy

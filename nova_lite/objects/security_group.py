@@ -17,11 +17,14 @@ from nova_lite.objects.router import HostRouter
 DEFAULT = "default"
 DEFAULT_DESCRIPTION = "Default security group"
 
-#: Number of members from which on hosts get only changes of a group.
+#: Number of a group's members on a network from which on hosts get only changes.
 LARGE = 256
 
 #: Instead of a digest: the list is not in this message.
 UNKNOWN = "unknown"
+
+#: Instead of a group's id: names of guests.
+NAMES = "names"
 
 INGRESS, EGRESS = "ingress", "egress"
 IPV4, IPV6 = "IPv4", "IPv6"
@@ -89,28 +92,33 @@ class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
     created_at: datetime.datetime | None = None
 
 
-class MemberList(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Texts about interfaces of guests, in messages to hosts.
+class NetworkMembers(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Addresses of a group's interfaces on one network, or names of guests there.
 
-    ``base``: digest of members that the host knows; then ``members`` were added to them, and ``removed`` were removed.
+    ``base``: digest of the members that the host knows; then ``members`` were added to them, and ``removed`` were
+    removed.
     """
 
-    id: str
-    members: list[str] = msgspec.field(default_factory=list)
+    members: list[str]
     removed: list[str] = msgspec.field(default_factory=list)
     base: str | None = None
 
 
-class SecurityGroup(MemberList, kw_only=True, omit_defaults=True):
+class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Security group. An interface accepts traffic that a rule of any of its groups matches, and replies to it.
 
-    ``members``: addresses of its interfaces, only in messages to hosts. ``tags``: for the network API only.
+    ``members_by_network``: addresses of its interfaces by network, only in messages to hosts, and only networks that
+    the host's guests reach. ``members``: the same addresses for hosts of older versions; then ``members_by_network`` is
+    None. ``tags``: for the network API only.
     """
 
+    id: str
     name: str
     description: str | None = None
     project_id: str = ""
     rules: list[SecurityGroupRule] = msgspec.field(default_factory=list)
+    members: list[str] = msgspec.field(default_factory=list)
+    members_by_network: dict[str, NetworkMembers] | None = None
     tags: list[str] | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
@@ -128,8 +136,19 @@ def protocol_number(protocol: str, ethertype: str) -> int:
 
 
 def members_digest(members: list[str]) -> str:
-    """Return a digest of a group's members, whatever their order."""
+    """Return a digest of members, whatever their order."""
     return hashlib.blake2b("\n".join(sorted(members)).encode(), digest_size=16).hexdigest()
+
+
+class QosLimits(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """Limits of a port or floating address, in kbit/s with the burst in kbit, as the guest sees the directions.
+
+    ``dscp``: mark of the packets that the guest sends.
+    """
+
+    egress: tuple[int, int] | None = None
+    ingress: tuple[int, int] | None = None
+    dscp: int | None = None
 
 
 class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -141,9 +160,10 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     guests on it, for networks with a VNI; None: unknown. ``routers``: all that connect networks of the host's guests;
     None: unknown. ``networks``: by id, networks of the host's guests whose settings have changed since their creation;
     None: unknown. ``pairs``: by port id, the address pairs of ports that have some. ``unfiltered``: ids of ports
-    without port security. Both are those of all guests on the host; None: unknown. ``read_at``: the database's time
-    before the read. ``names``: by id of a network that the host's guests reach, the names of its guests in DNS, each
-    with ``address``, name and domain; None: unknown.
+    without port security. Both are those of all guests on the host; None: unknown. ``qos``: by port id, limits of the
+    ports of all guests on the host that have some; None: unknown. ``floating_qos``: those of floating addresses, by
+    address. ``read_at``: the database's time before the read. ``names``: by id of a network that the host's guests
+    reach, the names of its guests in DNS, each with ``address``, name and domain; None: unknown.
     """
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
@@ -155,8 +175,10 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     networks: dict[str, Network] | None = None
     pairs: dict[str, list[dict[str, str]]] | None = None
     unfiltered: list[str] | None = None
+    qos: dict[str, QosLimits] | None = None
+    floating_qos: dict[str, QosLimits] = msgspec.field(default_factory=dict)
     read_at: datetime.datetime | None = None
-    names: dict[str, MemberList] | None = None
+    names: dict[str, NetworkMembers] | None = None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -189,6 +211,20 @@ def default_group(project_id: str) -> SecurityGroup:
         ),
     ]
     return group
+
+
+#: Group of services' ports on hosts, which let in what they serve themselves.
+OPEN = SecurityGroup(id=derived_id(_NAMESPACE, "ports of services"), name="services")
+OPEN.rules = [
+    SecurityGroupRule(
+        id=derived_id(_NAMESPACE, f"{direction}/{ethertype}"),
+        security_group_id=OPEN.id,
+        direction=direction,
+        ethertype=ethertype,
+    )
+    for direction in (INGRESS, EGRESS)
+    for ethertype in (IPV4, IPV6)
+]
 
 
 def outward_rules(group_id: str) -> list[SecurityGroupRule]:

@@ -15,8 +15,8 @@ The package has the names of its modules, so callers write ``operations.CREATE``
 - `types`, `notifications`: the classes
 - `table`: the frozen table
 - `steps`, `states`, `migration_states`: names of steps and states, and shared steps
-- `lifecycle`, `moves`, `images`, `volumes`, `interfaces`, `shares`, `points`: the definitions; backups are among the
-  images
+- `lifecycle`, `moves`, `images`, `volumes`, `interfaces`, `shares`, `points`, `clones`: the definitions; backups are
+  among the images
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nova_lite.operations.clones import *
 from nova_lite.operations.images import *
 from nova_lite.operations.interfaces import *
 from nova_lite.operations.lifecycle import *
@@ -44,6 +45,7 @@ OPERATIONS = OperationTable(
         ATTACH_INTERFACE, DETACH_INTERFACE, ATTACH_VOLUME, DETACH_VOLUME, SWAP_VOLUME, VOLUME_SNAPSHOT_CREATE,
         VOLUME_SNAPSHOT_DELETE, RESCUE, UNRESCUE, RESTORE, CHANGE_PASSWORD, CRASH_DUMP, LOCK, UNLOCK, RESET_STATE,
         CRASH, WATCHDOG, DEVICE_LOST, ATTACH_SHARE, DETACH_SHARE, CREATE_POINT, DELETE_POINT, REVERT_TO_POINT,
+        CLONE,
     )
 )  # fmt: skip
 

@@ -40,7 +40,7 @@ EVACUATE = Operation(
         states.REBUILD_SPAWNING, states.RESIZE_PREP, states.RESIZE_MIGRATING, states.RESIZE_REVERTING,
         states.ATTACHING_VOLUME, states.DETACHING_VOLUME, states.COPYING_VOLUME, states.SWAPPING_VOLUME,
         states.SNAPSHOTTING_VOLUME, states.MERGING_VOLUME, states.ATTACHING_SHARE, states.DETACHING_SHARE,
-        states.CREATING_POINT, states.DELETING_POINT,
+        states.CREATING_POINT, states.DELETING_POINT, states.CLONING,
     ),
     needs_host=False,
     failed=states.ERROR,

@@ -70,6 +70,7 @@ SILENT = {
     "device_lost": "Nova has no notification about lost devices",
     "reset_state": "Nova only has instance.update for it",
     **dict.fromkeys(("create_point", "delete_point", "revert_to_point"), "Nova has no snapshot points"),
+    "clone": "Nova has no clones",
     "volume_snapshot_create": "Nova has no notification about the files of volumes",
     "volume_snapshot_delete": "Nova has no notification about the files of volumes",
 }

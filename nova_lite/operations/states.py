@@ -67,6 +67,7 @@ DETACHING_SHARE = "detaching_share"
 CREATING_POINT = "creating_point"
 DELETING_POINT = "deleting_point"
 REVERTING_TO_POINT = "reverting_to_point"
+CLONING = "cloning"
 
 #: Task states in which a server gets or loses a volume, an interface or a share: the next such request waits.
 CHANGING_DEVICES = (

@@ -4,8 +4,8 @@ A constant holds a rule's name, so handlers write ``policies.CREATE``.
 
 - `base`: the roles that rules are made of, and `rule`, which defines a rule with its default
 - `enforcer`: decides whether a rule allows a caller, and reads the operator's overrides
-- `identity`, `image_service`, `network_service`, `volume_service`, `placement_service`, `dns`: rules of the other
-  services
+- `identity`, `image_service`, `network_service`, `volume_service`, `placement_service`, `dns`, `load_balancer`:
+  rules of the other services
 - `images`, `networks`, `floating_ips`, `security_groups`, `volumes`: rules of the compute API's proxies
 - `servers`, `server_groups`, `server_external_events`, `instance_actions`, `consoles`, `keypairs`, `flavors`,
   `backups`, `assisted_volume_snapshots`: rules of servers and what they need
@@ -43,6 +43,7 @@ from nova_lite.policies import (  # noqa: F401 each import adds rules
     images,
     instance_actions,
     keypairs,
+    load_balancer,
     network_service,
     networks,
     placement_service,

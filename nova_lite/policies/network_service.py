@@ -189,6 +189,7 @@ TAGS = {
     "networks": _tags("networks", _NETWORK),
     "subnets": _tags("subnets", _SUBNET),
     "subnetpools": _tags("subnetpools", "/v2.0/subnetpools/{subnetpool_id}"),
+    "policies": _tags("policies", "/v2.0/policies/{policy_id}"),
     "ports": _tags("ports", _PORT),
     "routers": _tags("routers", _ROUTER),
     "floatingips": _tags("floatingips", _FLOATING),
@@ -199,20 +200,23 @@ AGENT_LIST = rule("get_agents", READER, "List network agents: empty without the 
 AGENT_GET = rule("get_agent", ADMIN, "List and show network agents", "GET /v2.0/agents", "GET /v2.0/agents/{agent_id}")
 
 
-def _objects(name: str, path: str, *update: str) -> tuple[str, str, str, str]:
-    """Return the rules that list, create, change and delete a kind of resources. ``update``: more URLs of changes."""
+def _objects(name: str, path: str, *update: str, changes: str = MEMBER) -> tuple[str, str, str, str]:
+    """Return the rules that list, create, change and delete a kind of resources.
+
+    ``update``: more URLs of changes. ``changes``: check of everything but reads.
+    """
     text, one = name.replace("_", " "), f"{path}/{{{name}_id}}"
     return (
         rule(f"get_{name}", READER, f"List and show resources of the kind {text}", f"GET {path}", f"GET {one}"),
-        rule(f"create_{name}", MEMBER, f"Create a resource of the kind {text}", f"POST {path}"),
+        rule(f"create_{name}", changes, f"Create a resource of the kind {text}", f"POST {path}"),
         rule(
             f"update_{name}",
-            MEMBER,
+            changes,
             f"Change the own project's resources of the kind {text}",
             f"PUT {one}",
             *(f"PUT {one}/{action}" for action in update),
         ),
-        rule(f"delete_{name}", MEMBER, f"Delete the own project's resources of the kind {text}", f"DELETE {one}"),
+        rule(f"delete_{name}", changes, f"Delete the own project's resources of the kind {text}", f"DELETE {one}"),
     )
 
 
@@ -221,6 +225,18 @@ POOL = _objects("subnetpool", "/v2.0/subnetpools")
 SCOPE = _objects("address_scope", "/v2.0/address-scopes")
 ADDRESS_GROUP = _objects("address_group", "/v2.0/address-groups", "add_addresses", "remove_addresses")
 RBAC = _objects("rbac_policy", "/v2.0/rbac-policies")
+QOS_POLICY = _objects("policy", "/v2.0/qos/policies", changes=ADMIN)
+QOS_RULES = {
+    kind: _objects(f"policy_{kind}_rule", f"/v2.0/qos/policies/{{policy_id}}/{kind}_rules", changes=ADMIN)
+    for kind in ("bandwidth_limit", "dscp_marking")
+}
+QOS_RULE_TYPE_GET = rule(
+    "get_rule_type",
+    READER,
+    "List and show the types of rules of QoS policies",
+    "GET /v2.0/qos/rule-types",
+    "GET /v2.0/qos/rule-types/{rule_type}",
+)
 _POOL_ONE = "/v2.0/subnetpools/{subnetpool_id}"
 POOL_CREATE_SHARED = rule(
     "create_subnetpool:shared", ADMIN, "Create a subnet pool for all projects", "POST /v2.0/subnetpools"

@@ -27,7 +27,7 @@ from typing import Any
 import oslo_messaging as messaging
 from oslo_messaging._drivers import common
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, unix_sockets
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.keys import CONDUCTOR
@@ -50,7 +50,6 @@ LATE_RETRY_SECONDS = 10.0
 SEND_SECONDS = 10.0
 
 _LENGTH = struct.Struct(">I")
-_CREDENTIALS = struct.Struct("iII")
 _READ = 1 << 18
 
 
@@ -74,13 +73,6 @@ def check_directory(path: str) -> None:
 def _frame(content: Any) -> bytes:
     data = json.dumps(content, separators=(",", ":")).encode()
     return _LENGTH.pack(len(data)) + data
-
-
-def _is_trusted(sock: socket.socket) -> bool:
-    """Check whether root or this process' user is at the other end."""
-    found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(found)
-    return user in (0, os.geteuid())
 
 
 # --- the API's side
@@ -168,7 +160,7 @@ class LocalClient:
         sock = socket.socket(socket.AF_UNIX)
         try:
             sock.connect(self._path)
-            if not self._is_signed and not _is_trusted(sock):
+            if not self._is_signed and not unix_sockets.is_trusted(sock):
                 raise PermissionError("it is another user's")
         except OSError as error:
             sock.close()
@@ -358,7 +350,7 @@ class LocalServer:
         with contextlib.suppress(BlockingIOError):
             while True:
                 sock, _ = self._listener.accept()
-                if len(self._connections) >= MAX_CONNECTIONS or not (self._is_signed or _is_trusted(sock)):
+                if len(self._connections) >= MAX_CONNECTIONS or not (self._is_signed or unix_sockets.is_trusted(sock)):
                     LOG.warning("A connection to %s is refused", self._path)
                     sock.close()
                     continue
@@ -383,19 +375,7 @@ class LocalServer:
 
 
 def _listen(path: str) -> socket.socket:
-    """Make a socket that the owner and the group may use, in place of any that is there."""
-    temporary = f"{path}.{os.getpid()}"
-    sock = socket.socket(socket.AF_UNIX)
     try:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        os.fchmod(sock.fileno(), 0o600)  # the file has this mode from its beginning
-        sock.bind(temporary)
-        os.chmod(temporary, 0o660)
-        sock.listen(MAX_CONNECTIONS)
-        sock.setblocking(False)
-        os.rename(temporary, path)
+        return unix_sockets.listen(path, MAX_CONNECTIONS)
     except OSError as error:
-        sock.close()
         raise exceptions.ConfigurationError(reason=f"{OPTION} = {path}: {error.strerror or error}") from error
-    return sock

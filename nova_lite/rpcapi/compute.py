@@ -58,6 +58,10 @@ class ComputeRPC(Protocol):
     def refresh_security_groups(self, context: RequestContext, host: rpc.Receiver) -> None:
         """Notify the host that its port filters may have changed. A wake-up: the host also asks from time to time."""
 
+    @rpc.change(rpc.CONDUCTOR, kind=rpc.CAST)
+    def wing_wake_up(self, context: RequestContext, host: rpc.Receiver, wing: str) -> None:
+        """Let a wing of the host look for changes now. It also looks from time to time."""
+
     @rpc.change(rpc.CONDUCTOR)
     def fence_instance(
         self,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -107,7 +108,8 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
     the spawn. None: the guest runs at once. ``fence``: the driver calls it right before it creates the domain. It
     raises `exceptions.Fenced` if this generation must not be built any more. ``disks``: those of an evacuated server.
     ``placed`` is called with the places of a guest's devices before it starts, if its metadata name them.
-    ``still_wanted`` is called while the driver waits. It raises like ``fence``.
+    ``still_wanted`` is called while the driver waits. It raises like ``fence``. ``clone_of``: the root disk lies on the
+    layer that was made of this server's (`Clones.freeze`).
     """
 
     instance: Instance
@@ -121,6 +123,7 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
     volumes: dict[str, VolumeSource] = msgspec.field(default_factory=dict)
     plugged: Callable[[], None] | None = None
     disks: LeftDisks | None = None
+    clone_of: str | None = None
     still_wanted: Callable[[], None] = lambda: None
     placed: Callable[[GuestReport], None] = lambda devices: None
 
@@ -205,6 +208,15 @@ class Networks(Protocol):
     def remove_unused(self, minimum_age: float) -> list[str]:
         """Remove networks that no guest has used here for ``minimum_age`` seconds. Return their ids."""
         return []
+
+    def metadata_sockets(self) -> Mapping[str, socket.socket]:
+        """Return sockets that listen at the address of the metadata service, one on each network that has it, by id.
+
+        A socket takes the connections of its network's guests only, with their addresses. It shares its port
+        (``SO_REUSEPORT``) with the socket of an earlier daemon, which APIs serve until they have the new one. All are
+        there after `ComputeDriver.init_host`. Called several times a second.
+        """
+        return {}
 
 
 class Definitions(Protocol):
@@ -580,6 +592,28 @@ class Points(Protocol):
 
         Other points and the guest keep their content. Do nothing if there is none.
         """
+
+
+class Clones(Protocol):
+    """Layers for clones: disks as they were, which never change again. The machine reports `traits.CLONES`.
+
+    A clone is spawned with `SpawnSpec.clone_of`, after `freeze`.
+    """
+
+    @abc.abstractmethod
+    def freeze(self, instance_uuid: str, clone_uuid: str) -> None:
+        """Make the disk's content the layer of the clone. The guest continues, with a disk on top of the layer.
+
+        Do nothing if there is such a layer. File systems are frozen for an instant if the agent answers.
+        """
+
+    @abc.abstractmethod
+    def settle(self, instance_uuid: str, clone_uuid: str) -> None:
+        """End a `freeze` that was interrupted. The guest has its disk, with all data, and perhaps a layer below it."""
+
+    @abc.abstractmethod
+    def remove_unused(self) -> list[str]:
+        """Remove layers on which no disk lies, unless they are new. Return the uuids of their clones."""
 
 
 class Volumes(Protocol):

@@ -107,6 +107,7 @@ class ComputeDriver:
     volume_files: abilities.VolumeFiles = _lacking("work on the files of volumes")
     shares: abilities.Shares = _lacking("shares")
     points: abilities.Points = _lacking("snapshot points")
+    clones: abilities.Clones = _lacking("cloning servers")
     shared_disks: abilities.SharedDisks = _lacking("shared disks")
     disk_checks: abilities.DiskChecks = _lacking("disk checks")
     images: abilities.Images = _lacking("image cache")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+import socket
 import threading
 import time
+from collections.abc import Mapping
 
 import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, failpoints, files
+from nova_lite.daemon import sockets
 from nova_lite.hardware import traits
 from nova_lite.objects import (
     HOST_CPU,
@@ -109,7 +112,8 @@ class FakeMachine(Ability, abilities.Machine):
         Architectures are those of a real host with these options.
         """
         emulated = [traits.ARCHITECTURES[name] for name in self._fake.conf.libvirt.emulated_architectures]
-        found = {*traits.ALWAYS, traits.MULTIATTACH, traits.VIRTIOFS, traits.POINTS, *traits.DERIVED}
+        own = {traits.MULTIATTACH, traits.VIRTIOFS, traits.POINTS, traits.CLONES, traits.REALMS}
+        found = {*traits.ALWAYS, *own, *traits.DERIVED}
         return sorted(found.union(emulated, self._fake.conf.custom_traits))
 
 
@@ -146,7 +150,7 @@ class FakeGuests(Ability, abilities.Guests):
         disks = files.private_directory(os.path.join(self._fake.path, "disks", instance.uuid))
         failpoints.check_disk()
         with open(os.path.join(disks, "disk"), "w", encoding="utf-8") as disk:
-            disk.write(f"generation {spec.generation}\n")
+            disk.write(f"generation {spec.generation}\n" if spec.clone_of is None else self._fake.layer(instance.uuid))
         time.sleep(self._fake.step("spawn_before_domain").spawn_delay)
         domain = domain_of(spec)
         spec.fence()
@@ -246,6 +250,10 @@ class FakeHotplug(Ability, abilities.Hotplug):
 
 
 class FakeNetworks(Ability, abilities.Networks):
+    def __init__(self, hypervisor: FakeHypervisor) -> None:
+        super().__init__(hypervisor)
+        self._metadata: dict[str, socket.socket] = {}
+
     def plug(self, instance: Instance, vifs: list[VIF]) -> None:
         self._fake.step("plug_vifs")
         files.write_atomically(self._fake.file("vifs", instance.uuid), msgspec.json.encode(vifs), durable=False)
@@ -253,6 +261,17 @@ class FakeNetworks(Ability, abilities.Networks):
     def unplug(self, instance_uuid: str) -> None:
         self._fake.step("unplug_vifs")
         files.remove(self._fake.file("vifs", instance_uuid))
+
+    def metadata_sockets(self) -> Mapping[str, socket.socket]:
+        """Return sockets at ports of 127.0.0.1: tests are guests, if their networks have loopback addresses."""
+        if not self._fake.conf.network.metadata_service:
+            return {}
+        plugged = {vif.network.id for uuid in self._fake.uuids("vifs") for vif in self._fake.vifs(uuid)}
+        for network_id in self._metadata.keys() - plugged:
+            self._metadata.pop(network_id).close()
+        for network_id in plugged - self._metadata.keys():
+            self._metadata[network_id] = sockets.listen("127.0.0.1", 0)
+        return self._metadata
 
 
 class FakeInterfaces(Ability, abilities.Interfaces):
@@ -461,6 +480,7 @@ class FakeDriver(driver.ComputeDriver):
         self.diagnostics, self.statistics = FakeDiagnostics(fake), FakeStatistics(fake)
         self.health, self.images = FakeHealth(fake), FakeImages(fake)
         self.shares, self.points = FakeShares(fake), fake_disks.FakePoints(fake)
+        self.clones = fake_disks.FakeClones(fake)
         self.moves = fake_disks.FakeMoves(fake, self.power)
         self.live_moves = fake_disks.FakeLiveMoves(fake)
         self.snapshots, self.backups = fake_disks.FakeSnapshots(fake), fake_disks.FakeBackups(fake)
@@ -469,7 +489,7 @@ class FakeDriver(driver.ComputeDriver):
 
     def init_host(self) -> None:
         topology.available_cells(self.conf, _machine(self.hypervisor.step("init_host")))
-        for name in ("domains", "disks", "vifs", "images", "aside"):
+        for name in ("domains", "disks", "vifs", "images", "aside", "layers"):
             files.remove_unfinished(files.private_directory(os.path.join(self.hypervisor.path, name)))
         for name in ("disks", "aside"):
             for entry in os.scandir(os.path.join(self.hypervisor.path, name)):

@@ -127,6 +127,25 @@ class FakePoints(Ability, abilities.Points):
         return os.path.join(self._fake.disks(instance_uuid), f"point-{point_id}")
 
 
+class FakeClones(Ability, abilities.Clones):
+    """Layers are copies of disk files, and stay until they are old."""
+
+    def freeze(self, instance_uuid: str, clone_uuid: str) -> None:
+        self._fake.read(instance_uuid)
+        self._fake.step("clone")
+        path = self._fake.layer_path(clone_uuid)
+        if not os.path.exists(path):
+            with open(os.path.join(self._fake.disks(instance_uuid), "disk"), "rb") as disk:
+                files.write_atomically(path, disk.read(), durable=False)
+        self._fake.step("clone_after")
+
+    def settle(self, instance_uuid: str, clone_uuid: str) -> None:
+        self._fake.step("settle_clone")
+
+    def remove_unused(self) -> list[str]:
+        return []
+
+
 class FakeLiveMoves(Ability, abilities.LiveMoves):
     def check_source(self, instance_uuid: str) -> LiveSource:
         self._fake.step("check_can_live_migrate")

@@ -211,6 +211,17 @@ class FakeHypervisor:
     def aside(self, instance_uuid: str) -> str:
         return os.path.join(self.path, "aside", os.path.basename(instance_uuid))
 
+    def layer_path(self, clone_uuid: str) -> str:
+        return os.path.join(self.path, "layers", os.path.basename(clone_uuid))
+
+    def layer(self, clone_uuid: str) -> str:
+        """Return the text of the disk of which this server is a clone."""
+        try:
+            with open(self.layer_path(clone_uuid), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError as error:
+            raise exceptions.VirtDriverError(reason=f"there is no layer for {clone_uuid}") from error
+
     def rescue_disk(self, instance_uuid: str) -> str:
         return os.path.join(self.path, "disks", os.path.basename(instance_uuid), "disk.rescue")
 

@@ -188,12 +188,13 @@ class QemuImg:
             run("qemu-img", "bitmap", "-f", "qcow2", "--remove", file_argument(path), str(bitmap["name"]))
 
     def create_overlay(self, path: str, backing: str, backing_format: str, size: int) -> None:
-        """Make a qcow2 file of ``size`` bytes on top of ``backing``."""
+        """Make a qcow2 file of ``size`` bytes on top of ``backing``, which is not opened: a guest may write to it."""
         run(
             *self._limits,
             "qemu-img",
             "create",
             "-q",
+            "-u",
             "-f",
             "qcow2",
             "-b",

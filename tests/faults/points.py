@@ -297,6 +297,18 @@ def of(row: operations.Operation) -> Points:
     return join(*parts)
 
 
+def of_clone() -> Points:
+    """Return the points of a clone: the disk of the source is frozen, then a server is created."""
+    asked = around(f"handle/{ACCEPT_CREATE}", f"commit/{ACCEPT_CREATE}")
+    frozen = _of_step(operations.CLONE.steps[0], CONDUCTOR)
+    schedule, build = operations.CREATE.steps
+    placed = _of_step(schedule, CONDUCTOR)
+    # No message begins the step, but the next look at due actions.
+    placed[CONDUCTOR] = [name for name in placed[CONDUCTOR] if f"/{NUDGE}/" not in name]
+    created = join(placed, _of_step(build, CONDUCTOR, operations.CREATE.has_choice))
+    return join({API: around(f"send/{ACCEPT_CREATE}"), CONDUCTOR: asked}, frozen, created)
+
+
 def of_files(row: operations.Operation) -> Points:
     """Return the points of work on the files of a volume, which Cinder requests."""
     method = "accept_volume_snapshot"

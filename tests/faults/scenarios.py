@@ -21,6 +21,7 @@ from nova_lite.conductor.hosts import domains
 from nova_lite.operations import states
 from tests.faults import (
     automatic,
+    clones,
     guest_keys,
     images,
     pinned,
@@ -1237,6 +1238,7 @@ def _of_shared_volumes() -> Iterator[Scenario]:
     attach, detach = points.of(operations.ATTACH_VOLUME), points.of(operations.DETACH_VOLUME)
     delete_points = points.of(operations.DELETE)
     yield Scenario("attach shared volume to a second server", one, shared_volumes.attach_to_the_second, attach)
+    yield Scenario("clone", clones.one_changed, clones.create, points.of_clone(), rows=("clone",))
     yield Scenario("detach shared volume", both, shared_volumes.detach_from_the_second, detach, long=True)
     yield Scenario(
         "delete one server of a shared volume", both, shared_volumes.delete_the_second, delete_points, long=True

@@ -185,6 +185,43 @@ def test_router_connects_a_network_of_the_project(demo: Client) -> None:
     demo("network delete routed")
 
 
+def test_qos_policy_reaches_the_host_of_a_running_server(cloud: Cloud, demo: Client, admin: Client) -> None:
+    create = "network qos policy create --share --description text slow"
+    demo(create, status=1)
+    made = admin.one(create)
+    assert (made["name"], made["shared"], made["rules"]) == ("slow", True, [])
+    rule = admin.one("network qos rule create --type bandwidth-limit --max-kbps 1000 --egress slow")
+    assert (rule["max_kbps"], rule["max_burst_kbps"], rule["direction"]) == (1000, 0, "egress")
+    admin("network qos rule create --type dscp-marking --dscp-mark 26 slow")
+    assert [row["ID"] == rule["id"] for row in demo.one("network qos rule list slow")].count(True) == 1
+    assert {row["Type"] for row in demo.one("network qos rule type list")} == {"bandwidth_limit", "dscp_marking"}
+    port = demo.one("port create --network private --qos-policy slow limited")
+    demo("server create --image cirros --flavor m1.nano --port limited --wait vm-qos")
+    path = cloud._domains_of("compute-1").parent / "port-filters.json"
+
+    def limits() -> dict[str, dict[str, object]]:
+        found: dict[str, dict[str, object]] = json.loads(path.read_text()).get("qos", {})
+        return found
+
+    wait_for("limits", lambda: limits() == {port["id"]: {"egress": [1000, 0], "dscp": 26}})
+    admin(f"network qos rule set --max-kbps 2000 slow {rule['id']}")
+    wait_for("a changed limit", lambda: limits()[port["id"]]["egress"] == [2000, 0])
+    assert "is used by port" in admin("network qos policy delete slow", status=1)
+    demo("port unset --qos-policy limited")
+    wait_for("no limit", lambda: limits() == {})
+    demo("network create --qos-policy slow apart")
+    assert demo.one("network show apart")["qos_policy_id"] == made["id"]
+    demo("network set --no-qos-policy apart")
+    demo("floating ip create --qos-policy slow public")
+    (floating,) = [row["ID"] for row in demo.one("floating ip list")]
+    assert demo.one(f"floating ip show {floating}")["qos_policy_id"] == made["id"]
+    demo(f"floating ip delete {floating}")
+    demo("server delete --wait vm-qos")
+    demo("port delete limited")
+    demo("network delete apart")
+    admin("network qos policy delete slow")
+
+
 def test_the_rest(demo: Client, admin: Client) -> None:
     assert [(row["Host"], row["Alive"]) for row in admin.one("network agent list")] == [("compute-1", True)]
     assert "security-group" in {row["Alias"] for row in demo.one("extension list --network")}

@@ -45,7 +45,8 @@ def wait_until_told(running: Cloud, host: str, server_id: str, **groups: list[in
 
 def members(running: Cloud, host: str, name: str) -> list[str]:
     groups = [group for group in told(running, host).groups.values() if group.name == name]
-    return [address for group in groups for address in group.members]
+    lists = [item for group in groups for item in (group.members_by_network or {}).values()]
+    return [address for item in lists for address in item.members]
 
 
 def asked(running: Cloud, method: str, path: str, body: Any = None, status: int = 200) -> Any:

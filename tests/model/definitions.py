@@ -129,6 +129,7 @@ NOT_MODELLED = (
     "attach_share",
     "create_point",
     "revert_to_point",
+    "clone",
     "volume_snapshot_create",
     "volume_snapshot_delete",
 )

@@ -9,6 +9,7 @@ import base64
 import copy
 import errno
 import hashlib
+import itertools
 import json
 import os
 import sqlite3
@@ -27,6 +28,7 @@ from nova_lite.api.volume import versions
 from tests.functional import nursery
 from tests.functional.cloud import PASSWORDS, Cloud
 from tests.security import forgetful
+from tests.support import guest_requests
 from tests.support.ports import free_port
 from tests.support.requests_of_routes import BEHIND_PAGE, KEY, LATEST, Attempt, every_list, every_request
 from tests.support.waiting import wait_for
@@ -305,6 +307,12 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
     sharing = {"object_type": "network", "object_id": network_id, "action": "access_as_shared"}
     body = {"rbac_policy": {**sharing, "target_tenant": f"nobody-{mark}"}}
     policy_id = make("network", "/rbac-policies", body)["rbac_policy"]["id"]
+    body = {"policy": {"name": mark, "project_id": user.project}}
+    qos_policy = admin.made("network", "/qos/policies", body)["policy"]
+    qos_rules = {
+        key: [admin.made("network", f"/qos/policies/{qos_policy['id']}/{key}s", {key: values})[key]["id"]]
+        for key, values in (("bandwidth_limit_rule", {"max_kbps": 1000}), ("dscp_marking_rule", {"dscp_mark": 8}))
+    }
     for path, tagged in (
         ("networks", network_id),
         ("subnets", first_id),
@@ -371,6 +379,8 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
         "address_scope": [scope_id],
         "address_group": [addresses],
         "rbac_policy": [policy_id],
+        "qos_policy": [qos_policy["id"]],
+        **qos_rules,
         "security_group": [group_id],
         "security_group_rule": [str(rule_id)],
         "server_group": [servers["server_group"]["id"]],
@@ -413,19 +423,19 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
 @pytest.fixture(scope="module")
 def cast(broker: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cast]:
     del broker
-    port, join_port, page_port = free_port(), free_port(), free_port()
+    path, join_port, page_port = tmp_path_factory.mktemp("member"), free_port(), free_port()
     config = f"""
 [api]
 enabled_apis = osapi_compute, identity, image, volume, network, placement, metadata, join, page
-metadata_listen_port = {port}
 join_port = {join_port}
 page_port = {page_port}
 [network]
-project_ranges = 10.98.0.0/16, fd98::/16
+metadata_service = true
+metadata_directory = {path}/sockets
 [server_backups]
 interval = 86400
 """
-    cloud = Cloud(tmp_path_factory.mktemp("member"), computes=2, standalone=True, extra_config=config)
+    cloud = Cloud(path, computes=2, standalone=True, extra_config=config)
     cloud.join_port, cloud.page_port = join_port, page_port  # type: ignore[attr-defined]
     try:
         cloud.make()
@@ -435,10 +445,10 @@ interval = 86400
         # The first address of a pool is public, as its start.
         admin.made("compute", "/os-floating-ips", {"pool": "public"})
         things = furnish(cloud, victim, admin, MARK, "10.98.1.0/24", "fd98:1::/64")
-        own = furnish(cloud, attacker, admin, "mine", "10.98.2.0/24", "fd98:2::/64")
+        own = furnish(cloud, attacker, admin, "mine", "10.98.1.0/24", "fd98:1::/64")
         (pool,) = attacker("network", "GET", "/networks?router:external=true").json()["networks"]
         whose = {"victim": victim, "attacker": attacker, "things": things, "own": own}
-        yield Cast(cloud=cloud, pool=pool["id"], metadata_port=port, **whose)
+        yield Cast(cloud=cloud, pool=pool["id"], **whose)
     finally:
         cloud.destroy()
 
@@ -505,7 +515,7 @@ def test_missing_ownership_check_is_found(cast: Cast) -> None:
         setattr(other, name, free_port())
         text = text.replace(f"port = {getattr(cast.cloud, name)}\n", f"port = {getattr(other, name)}\n")
     config, log = other.path / "forgetful.conf", other.path / "forgetful.log"
-    config.write_text(text.replace(f"port = {cast.metadata_port}\n", f"port = {free_port()}\n"))
+    config.write_text(text)
     arguments = ["tests.security.forgetful", "nova_lite.cmd.api", "--config-file", str(config)]
     daemon = nursery.start(arguments, log, dict(os.environ))
     try:
@@ -699,6 +709,11 @@ def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
     for which in cast.things["port"]:
         yield ask("floatingip", {"floating_network_id": cast.pool, "port_id": which})
         yield ask("floatingip", {"port_id": which}, mine["floating_ip"])
+    limited = {"qos_policy_id": theirs["qos_policy"]}
+    yield ask("network", limited)
+    yield ask("floatingip", {"floating_network_id": cast.pool, **limited})
+    for kind, which in (("network", "network"), ("port", "port"), ("floatingip", "floating_ip")):
+        yield ask(kind, limited, mine[which])
     yield ask("quota", {"port": 1}, theirs["project"])
     yield ask("subnetpool", {"prefixes": ["10.98.0.0/24"], **whose})
     yield ask("subnetpool", {"prefixes": ["10.98.0.0/24"], "address_scope_id": theirs["address_scope"]})
@@ -713,6 +728,7 @@ def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
         ("subnetpool", "subnet_pool"),
         ("address_scope", "address_scope"),
         ("address_group", "address_group"),
+        ("qos_policy", "qos_policy"),
     ):
         object_id = {"object_type": kind, "object_id": theirs[which]}
         yield ask("rbac_policy", {**share, **object_id}, path="rbac-policies")
@@ -797,7 +813,7 @@ def test_no_token_for_anothers_project(cast: Cast) -> None:
 
 
 def test_the_metadata_service_takes_no_ones_word(cast: Cast) -> None:
-    """The source address identifies the server. A client with another address is no server, whatever it claims."""
+    """Network and source address identify the server. This client is on each network, with an address of no server."""
     ports = cast.victim("compute", "GET", f"/servers/{cast.things['server'][0]}/os-interface").json()
     address = ports["interfaceAttachments"][0]["fixed_ips"][0]["ip_address"]
     said = {
@@ -808,17 +824,17 @@ def test_the_metadata_service_takes_no_ones_word(cast: Cast) -> None:
         "X-Real-IP": address,
         "Forwarded": f"for={address}",
     }
-    for path in (
-        "latest/meta-data",
-        "latest/user-data",
-        "openstack/latest/meta_data.json",
-        "openstack/latest/password",
-    ):
-        for method in ("GET", "POST"):
-            url = f"http://127.0.0.1:{cast.metadata_port}/{path}"
-            answer = requests.request(method, url, headers=said, data=b"x" * (method == "POST"), timeout=30)
-            assert answer.status_code in (403, 404, 405), (path, answer.status_code)
-            assert not cast.leaks(answer, said)
+    places = [
+        place
+        for host in cast.cloud.computes
+        for place in guest_requests.listening(cast.cloud.path / "sockets", host).values()
+    ]
+    assert places
+    documents = ("latest/meta-data", "latest/user-data", "openstack/latest/meta_data.json", "openstack/latest/password")
+    for place, path, content in itertools.product(places, documents, (None, b"x")):
+        answer = guest_requests.ask(place, "127.0.0.1", f"/{path}", content, said)
+        assert answer.status_code in (403, 404, 405), (path, answer.status_code)
+        assert not cast.leaks(answer, said)
 
 
 def test_attack_targets_exist(cast: Cast) -> None:

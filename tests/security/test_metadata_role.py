@@ -48,6 +48,8 @@ def test_metadata_service_reads_no_guest_of_another_host(
     addresses = cloud.request("GET", f"/servers/{servers[VICTIM]}").json()["server"]["addresses"]
     places = [{"address": port["addr"], "instance_uuid": None} for ports in addresses.values() for port in ports]
     assert places
+    networks = cloud.request("GET", f"/servers/{servers[VICTIM]}/os-interface").json()["interfaceAttachments"]
+    places += [{**place, "network_id": item["net_id"]} for place in places for item in networks]
     with cloud.unchanged():
         for place in [*places, {"address": None, "instance_uuid": servers[VICTIM]}]:
             found = metadata.told("conductor", None, "metadata_instances", SINCE, host=OWN, **place)

@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nova_lite.base import exceptions
-from nova_lite.objects import VIF, FixedIp, Network, PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.objects import VIF, FixedIp, HostRouter, Network, PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.net import (
     anti_spoofing,
     firewall,
@@ -120,6 +121,11 @@ def filtered(draw: st.DrawFn) -> tuple[dict[str, list[VIF]], PortFilters]:
         )
     )
     ports = draw(st.dictionaries(ID, st.lists(VIFS, max_size=2), max_size=3))
+    networks = [vif.network for mine in ports.values() for vif in mine]
+    for group in groups:
+        if draw(st.booleans()):
+            lists = {network.id: NetworkMembers(members=draw(st.lists(ADDRESS, max_size=3))) for network in networks}
+            group.members_by_network = lists
     ids = st.lists(st.sampled_from([group.id for group in groups]) if groups else ID, max_size=3)
     vifs = [vif.id for mine in ports.values() for vif in mine]
     return ports, PortFilters(
@@ -127,6 +133,7 @@ def filtered(draw: st.DrawFn) -> tuple[dict[str, list[VIF]], PortFilters]:
         instances={instance: draw(ids) for instance in ports},
         ports={port: draw(ids) for port in vifs},
         floating={port: draw(ADDRESS) for port in vifs},
+        routers=[HostRouter(id=draw(ID), networks=networks[:2], only={network.id: 4 for network in networks[:1]})],
     )
 
 
@@ -176,12 +183,18 @@ def test_members_of_any_text_are_added_and_removed(
     vif = VIF(id="p", mac_address="fa:16:3e:00:00:01", address="10.0.0.2", network=NETWORK, port_security_enabled=True)
 
     def filters(members: list[str]) -> PortFilters:
-        return PortFilters(groups={group_id: SecurityGroup(id=group_id, name="g", members=members)})
+        known = {NETWORK.id: NetworkMembers(members=members)}
+        group = SecurityGroup(id=group_id, name="g", rules=rules, members_by_network=known)
+        return PortFilters(groups={group_id: group}, instances={"i": [group_id]})
 
-    old, new = filters(before), filters(after)
-    whole = security_groups.ruleset("t", {"i": [vif]}, new)
-    changes = security_groups.member_changes("t", old, new)
-    changed = whole if changes is None else security_groups.ruleset("t", {"i": [vif]}, old) + changes
+    rules = [
+        SecurityGroupRule(id=kind, security_group_id=group_id, ethertype=kind, remote_group_id=group_id)
+        for kind in ("IPv4", "IPv6")
+    ]
+    old, new, ports = filters(before), filters(after), {"i": [vif]}
+    whole = security_groups.ruleset("t", ports, new)
+    changes = security_groups.member_changes("t", ports, old, new)
+    changed = whole if changes is None else security_groups.ruleset("t", ports, old) + changes
     load(namespace, whole, "inet t")
     listed = listing(namespace)
     load(namespace, changed, "inet t")

@@ -26,6 +26,7 @@ from nova_lite.conductor.engine.build_reports import BuildReports
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.hosts.domains import DomainChecks
 from nova_lite.conductor.network.attach import InterfaceAttacher
+from nova_lite.conductor.operations import clones
 from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.conductor.reconciler import Reconciler
@@ -135,7 +136,7 @@ def heartbeat(host: str) -> objects.HostReport:
         disk_gb=50,
         hypervisor_type="fake",
         supported_hv_types=["fake"],
-        capabilities={traits.CAPABILITY: [traits.MULTIATTACH, traits.VIRTIOFS, traits.POINTS]},
+        capabilities={traits.CAPABILITY: [traits.MULTIATTACH, traits.VIRTIOFS, traits.POINTS, traits.CLONES]},
     )
     return objects.HostReport(host=host, boot_id="b", inventories=[inventory], cpu_allocation_ratio=1.0)
 
@@ -188,7 +189,8 @@ class World:
             SiteRights(self.engine, None).require_for_build,
             ConductorTiming(build_batches=BatchLimits()),  # each message is handled at once
         )
-        self.lifecycle = Parts(CreateEndpoints(self.db, conf, backend), self.actions, building)
+        creating = CreateEndpoints(self.db, conf, backend, functools.partial(clones.begin, self.engine))
+        self.lifecycle = Parts(creating, self.actions, building)
         self.reports = Parts(self.actions, building, DomainChecks(self.engine))
         tasks = VolumeTasks(self.engine)
         self.volumes = VolumeEndpoints(self.engine, tasks)

@@ -342,16 +342,26 @@ class FakeConductor(FakeClient, protocol=ConductorRPC):
             raise exceptions.PasswordAlreadySet(instance_id=instance_uuid)
         metadata[POSTED_PASSWORD] = password
 
-    def instances_at_address(self, context: RequestContext, address: str) -> list[Instance]:
+    def instances_at_address(
+        self, context: RequestContext, address: str, network_id: str | None = None
+    ) -> list[Instance]:
         alive = [instance for instance in self.instances.values() if not instance.deleted]
-        return [copy.deepcopy(instance) for instance in alive if address in [vif.address for vif in instance.vifs]]
+        return [copy.deepcopy(instance) for instance in alive if _has(instance, address, network_id)]
 
     def metadata_instances(
-        self, context: RequestContext, host: str, address: str | None, instance_uuid: str | None
+        self,
+        context: RequestContext,
+        host: str,
+        address: str | None,
+        instance_uuid: str | None,
+        network_id: str | None = None,
     ) -> list[Instance]:
         here = [item for item in self.instances.values() if item.host == host and not item.deleted]
-        addresses = {item.uuid: [vif.address for vif in item.vifs] for item in here}
-        return [copy.deepcopy(item) for item in here if item.uuid == instance_uuid or address in addresses[item.uuid]]
+        return [
+            copy.deepcopy(item)
+            for item in here
+            if item.uuid == instance_uuid or (address is not None and _has(item, address, network_id))
+        ]
 
     def metadata_password_set(self, context: RequestContext, host: str, instance_uuid: str, password: str) -> None:
         instance = self.instances[instance_uuid]
@@ -530,3 +540,7 @@ def make_action(**changes: Any) -> InstanceAction:
 
 def make_fault() -> InstanceFault:
     return InstanceFault(code=500, message="No valid host was found.", details="who knows", created_at=NOW)
+
+
+def _has(instance: Instance, address: str, network_id: str | None) -> bool:
+    return any(vif.address == address and network_id in (None, vif.network.id) for vif in instance.vifs)

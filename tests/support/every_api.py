@@ -233,6 +233,10 @@ class EveryApi(InProcessCloud):
         values = {"object_type": "network", "object_id": network_id, "action": "access_as_shared"}
         body = {"rbac_policy": {**values, "target_tenant": "other"}}
         shared["rbac_policy"] = make("network", "/rbac-policies", body)["rbac_policy"]["id"]
+        policy = make("network", "/qos/policies", {"policy": {"name": "one"}})["policy"]["id"]
+        shared["qos_policy"] = policy
+        for key, values in (("bandwidth_limit_rule", {"max_kbps": 1000}), ("dscp_marking_rule", {"dscp_mark": 8})):
+            shared[key] = make("network", f"/qos/policies/{policy}/{key}s", {key: values})[key]["id"]
         server_id = self.new_server()
         request = self.send("compute", "GET", f"/servers/{server_id}/os-instance-actions").json["instanceActions"][0]
         interfaces = self.send("compute", "GET", f"/servers/{server_id}/os-interface").json["interfaceAttachments"]

@@ -521,6 +521,23 @@ BODIES: dict[tuple[str, str, str], Any] = {
         }
     },
     ("network", "PUT", "/rbac-policies/{id}"): {"rbac_policy": {"target_tenant": "other"}},
+    ("network", "POST", "/qos/policies"): {
+        "policy": {
+            "name": "new", "description": "text", "is_default": False, "shared": False, "project_id": "{project}",
+            "tags": ["blue"],
+        }
+    },
+    ("network", "PUT", "/qos/policies/{id}"): {
+        "policy": {"name": "one", "description": "text", "is_default": False, "shared": False}
+    },
+    ("network", "POST", "/qos/policies/{policy_id}/bandwidth_limit_rules"): {
+        "bandwidth_limit_rule": {"max_kbps": 1000, "max_burst_kbps": 100, "direction": "ingress"}
+    },
+    ("network", "PUT", "/qos/policies/{policy_id}/bandwidth_limit_rules/{id}"): {
+        "bandwidth_limit_rule": {"max_kbps": 1000, "max_burst_kbps": 100, "direction": "egress"}
+    },
+    ("network", "POST", "/qos/policies/{policy_id}/dscp_marking_rules"): {"dscp_marking_rule": {"dscp_mark": 8}},
+    ("network", "PUT", "/qos/policies/{policy_id}/dscp_marking_rules/{id}"): {"dscp_marking_rule": {"dscp_mark": 8}},
     ("network", "PUT", "/quotas/{project_id}"): {
         "quota": {
             "network": -1, "subnet": -1, "port": -1, "floatingip": -1, "security_group": -1, "security_group_rule": -1,

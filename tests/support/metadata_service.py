@@ -9,17 +9,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
+import msgspec
 import webob
 
 from nova_lite.api.http import deploy, wsgi
-from nova_lite.api.metadata import callers
+from nova_lite.api.http.server import NETWORK as NETWORK_KEY
 from nova_lite.compute.api import API
 from nova_lite.image.driver import load_backend
 from nova_lite.objects import VIF, Instance
 from nova_lite.policies.enforcer import Policy
 from tests.support.api_client import make_conf
-from tests.support.control_plane import NETWORK, FakeCompute, FakeConductor, make_instance
+from tests.support.control_plane import NETWORK, NETWORK_ID, FakeCompute, FakeConductor, make_instance
 
 ADDRESS = "10.0.0.5"
 KEY = "ssh-ed25519 AAAA alice"
@@ -28,13 +28,9 @@ PROXY = f"[neutron]\nservice_metadata_proxy = true\nmetadata_proxy_shared_secret
 
 
 class Service:
-    """The application with its complete pipeline, and a server at `ADDRESS`. ``link``: ARP table of its machine."""
+    """The application with its complete pipeline, and a server at `ADDRESS` of `NETWORK_ID`."""
 
-    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, text: str = "") -> None:
-        self.link = path / "arp"
-        self.set_link()
-        monkeypatch.setattr(callers.ByAddress.__init__, "__defaults__", (str(self.link),))
-        self.time = 0.0
+    def __init__(self, path: Path, text: str = "") -> None:
         conf = make_conf(path, text)
         self.conductor = FakeConductor()
         compute = API()
@@ -42,22 +38,27 @@ class Service:
         self.app = deploy.load_app("metadata", wsgi.ApiServices(conf, Policy(conf), compute))
         self.instance = self.add(key_name="mine", key_data=KEY, user_data=base64.b64encode(b"#!/bin/sh\n").decode())
 
-    def set_link(self, *rows: tuple[str, str]) -> None:
-        head = "IP address       HW type     Flags       HW address            Mask     Device\n"
-        lines = [f"{address}  0x1  0x2  {mac_address}  *  nlbr0\n" for address, mac_address in rows]
-        self.link.write_text(head + "".join(lines))
-
-    def add(self, address: str = ADDRESS, mac_address: str = "fa:16:3e:00:00:01", **changes: Any) -> Instance:
-        vif = VIF(id="v", mac_address=mac_address, address=address, network=NETWORK)
+    def add(self, address: str = ADDRESS, network_id: str = NETWORK_ID, **changes: Any) -> Instance:
+        network = msgspec.structs.replace(NETWORK, id=network_id)
+        vif = VIF(id="v", mac_address="fa:16:3e:00:00:01", address=address, network=network)
         instance = make_instance(vifs=[vif], **changes)
         self.conductor.instances[instance.uuid] = instance
         return instance
 
     def __call__(
-        self, path: str, method: str = "GET", address: str = ADDRESS, body: bytes | None = None, **headers: str
+        self,
+        path: str,
+        method: str = "GET",
+        address: str = ADDRESS,
+        body: bytes | None = None,
+        network_id: str | None = NETWORK_ID,
+        **headers: str,
     ) -> webob.Response:
+        """Send a request from an address of a network; None: from elsewhere."""
         request = webob.Request.blank(path, method=method)
         request.environ["REMOTE_ADDR"] = address
+        if network_id is not None:
+            request.environ[NETWORK_KEY] = network_id
         request.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
         if body is not None:
             request.body = body

@@ -95,6 +95,8 @@ KINDS = {
     "address-scopes": "address_scope",
     "address-groups": "address_group",
     "rbac-policies": "rbac_policy",
+    "bandwidth_limit_rules": "bandwidth_limit_rule",
+    "dscp_marking_rules": "dscp_marking_rule",
     "network-ip-availabilities": "network",
     "quotas": "project",
     "migrations": "migration",
@@ -138,6 +140,8 @@ KINDS_OF_IDENTITY = {
     "group": "config_group",
     "option": "config_option",
 }
+#: Kinds of the other APIs alone.
+KINDS_OF_OTHERS = {"policies": "qos_policy"}
 #: Rule of a mapping that makes all users an admin.
 TAKEN = {"local": [{"user": {"name": "admin", "type": "local"}}], "remote": [{"type": "OIDC-sub"}]}
 #: Bodies of the services that declare no schemas, by service, method and path.
@@ -260,6 +264,12 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
     ("network", "PUT", "/address-groups/{id}/add_addresses"): [{"addresses": ["10.99.0.0/24"]}],
     ("network", "PUT", "/address-groups/{id}/remove_addresses"): [{"addresses": ["10.99.0.0/24"]}],
     ("network", "PUT", "/rbac-policies/{id}"): [{"rbac_policy": {"target_tenant": "taken"}}],
+    ("network", "PUT", "/qos/policies/{id}"): [{"policy": {"name": "taken"}}],
+    **{
+        ("network", method, f"/qos/policies/{{policy_id}}/{key}s{rest}"): [{key: values}]
+        for key, values in (("bandwidth_limit_rule", {"max_kbps": 1}), ("dscp_marking_rule", {"dscp_mark": 8}))
+        for method, rest in (("POST", ""), ("PUT", "/{id}"))
+    },
     ("network", "PUT", "/quotas/{project_id}"): [{"quota": {"port": 1}}],
 }
 #: The key of the victim's metadata, which bodies name, too.
@@ -393,7 +403,7 @@ def other_ways() -> Iterator[Row]:
 def kind_of(path: str, name: str) -> str | None:
     """Return the kind of resource that a variable of a path names, None if it is not known."""
     before = path.split("{" + name + "}")[0].rstrip("/").rpartition("/")[2]
-    own = KINDS_OF_IDENTITY if path.startswith(("/v3/", "/api/identity/v3/")) else {}
+    own = KINDS_OF_IDENTITY if path.startswith(("/v3/", "/api/identity/v3/")) else KINDS_OF_OTHERS
     return KINDS.get(name) or KINDS.get(before) or own.get(before) or own.get(name)
 
 

@@ -70,6 +70,8 @@ FIELDS: dict[tuple[str, str, str], dict[str, Any]] = {
     ("network", "POST", "/address-scopes"): {"name": "other", "shared": True, "ip_version": 6},
     ("network", "POST", "/address-groups"): {**_TEXTS, "addresses": ["10.71.0.0/16"]},
     ("network", "PUT", "/address-groups/{id}"): _TEXTS,
+    ("network", "POST", "/qos/policies"): {**_TEXTS, "shared": True, "is_default": True, "tags": ["red"]},
+    ("network", "PUT", "/qos/policies/{id}"): {**_TEXTS, "shared": True, "is_default": True},
     ("volume", "POST", "/volumes"): {
         **_VOLUME, "metadata": {"key": "other"}, "size": 2, "availability_zone": "other", "multiattach": "true",
         "consistencygroup_id": _ID, "group_id": _ID, "volume_type": "other",

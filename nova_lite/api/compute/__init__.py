@@ -12,7 +12,7 @@ most requests once, and returns a view.
 - `server_actions`: actions of servers without a module of their own
 - `evacuate`, `rescue`, `shelve`, `server_images`, `multinic`: other actions of servers
 - `server_metadata`, `server_tags`, `server_password`, `server_diagnostics`, `server_shares`, `snapshot_points`,
-  `ips`: resources below a server
+  `clones`, `ips`: resources below a server
 - `attach_interfaces`, `volume_attachments`, `consoles`: devices and consoles of a server
 - `instance_actions`, `migrations`: the log of a server's actions, and its moves
 - `server_groups`, `keypairs`, `flavors`, `flavor_access`, `flavor_extra_specs`, `quotas`, `usage`: resources that

@@ -105,7 +105,7 @@ class _Unread(io.RawIOBase):
 
 
 class Connection:
-    """A connection. ``deadline``: when the loop calls `expire`.
+    """A connection. ``deadline``: when the loop calls `expire`. ``environ``: part of the environment of its requests.
 
     ``client``: the client that limits count, empty until the header of a load balancer names it.
     """
@@ -124,7 +124,7 @@ class Connection:
         self._parser = RequestParser()
         self._lock: Any = concurrency.native("threading").Lock()
         local = sock.getsockname()
-        self._environ = {
+        self.environ = {
             "SERVER_NAME": local[0].partition("%")[0],
             "SERVER_PORT": str(local[1]),
             "REMOTE_ADDR": address[0],
@@ -262,7 +262,7 @@ class Connection:
         try:
             found = header.feed(data) if data else None
         except ValueError as error:
-            address = self._environ["REMOTE_ADDR"]
+            address = self.environ["REMOTE_ADDR"]
             self._server.executor.log(logging.WARNING, "%s sent a wrong header of a load balancer: %s", address, error)
             self.close()
             return False
@@ -276,8 +276,8 @@ class Connection:
         self._header = None
         self._is_balancers_own = source is None
         if source is not None:
-            self._environ["REMOTE_ADDR"], self._environ["REMOTE_PORT"] = source.address, str(source.port)
-        if not self._server.identify(self, self._environ["REMOTE_ADDR"]):
+            self.environ["REMOTE_ADDR"], self.environ["REMOTE_PORT"] = source.address, str(source.port)
+        if not self._server.identify(self, self.environ["REMOTE_ADDR"]):
             self.close()
             return False
         self._channel.give_back(rest)
@@ -333,7 +333,7 @@ class Connection:
         self._request = request
         environ = request.environ
         if self._is_balancers_own and environ["PATH_INFO"] == drain.PATH:
-            balancer, state = self._environ["REMOTE_ADDR"], environ.get(drain.STATE, "")
+            balancer, state = self.environ["REMOTE_ADDR"], environ.get(drain.STATE, "")
             if self._server.drain.refuses(balancer, state):
                 self._send_refusal(drain.STOPS)
                 return
@@ -364,7 +364,7 @@ class Connection:
     def _answer(self) -> None:
         request = self._request
         assert request is not None
-        environ = {**self._environ, **request.environ}
+        environ = {**self.environ, **request.environ}
         if request.complete:
             environ["wsgi.input"] = io.BytesIO(request.take_body() if request.size else b"")
             environ.setdefault("CONTENT_LENGTH", str(request.size))
@@ -394,7 +394,7 @@ class Connection:
 
     def _send_refusal(self, refusal: Refusal) -> None:
         self._server.executor.log(
-            logging.INFO, "%s: a request is refused with %d: %s", self._environ["REMOTE_ADDR"], *refusal
+            logging.INFO, "%s: a request is refused with %d: %s", self.environ["REMOTE_ADDR"], *refusal
         )
         self._request = None
         self._send(Response.refusing(refusal))

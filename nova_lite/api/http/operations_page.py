@@ -34,6 +34,7 @@ _REQUESTS = {
     "create_point": ("POST /servers/{server_id}/os-snapshot-points", None),
     "delete_point": ("DELETE /servers/{server_id}/os-snapshot-points/{id}", None),
     "revert_to_point": ("POST /servers/{server_id}/os-snapshot-points/{id}/revert", None),
+    "clone": ("POST /servers/{server_id}/os-clones", None),
     "volume_snapshot_create": ("POST /os-assisted-volume-snapshots", None),
     "volume_snapshot_delete": ("DELETE /os-assisted-volume-snapshots/{id}", None),
     "reset_state": ("POST /servers/{id}/action", "os-resetState"),

@@ -1,5 +1,7 @@
 """HTTP server of WSGI applications, in either concurrency mode.
 
+A server accepts from one socket of the machine, and from sockets of guests' networks that come and go.
+
 One native thread per server, the loop, accepts connections, shakes hands, and parses requests
 (`nova_lite.daemon.http_parser`). A request is handed to a thread, or green thread, when its body is complete
 (`admission`). That thread runs the application and sends the response as far as the socket takes it. The loop sends
@@ -19,7 +21,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nova_lite.api.http import admission, limits, transfers
 from nova_lite.api.http.admission import Executor
@@ -30,7 +32,7 @@ from nova_lite.api.http.limits import ClientLimits
 from nova_lite.api.http.proxy_protocol import Balancers
 from nova_lite.base import concurrency, ip
 from nova_lite.daemon import kept_sockets
-from nova_lite.daemon.sockets import listen
+from nova_lite.daemon.sockets import BACKLOG, listen
 
 LOG = logging.getLogger(__name__)
 
@@ -45,17 +47,32 @@ ABORTION = 1.0
 ACCEPTED_AT_ONCE = 64
 
 
+#: Key of the environment: id of the guests' network that a request comes from. No client can set it.
+NETWORK = "nova_lite.network"
+
+
+class _Listener(NamedTuple):
+    """A listening socket. ``network_id``: of the network whose guests it serves; None: it is the machine's."""
+
+    sock: Any
+    network_id: str | None
+
+
 class HttpServer(Protocol):
-    """A server of one socket. `make_server` makes it."""
+    """A server. `make_server` makes it."""
 
     drain: Drain
+
+    def listen(self, sock: Any, network_id: str) -> None: ...
+
+    def end_listening(self, sock: Any) -> None: ...
 
     def start(self) -> None: ...
 
     def stop(self, timeout: float) -> None: ...
 
 
-def listen_per_worker(name: str, address: str, port: int, count: int, early: bool = False) -> list[socket.socket]:
+def listen_per_worker(name: str, address: str, port: int, count: int) -> list[socket.socket]:
     """Return ``count`` listening sockets on one port, one for each worker.
 
     The kernel distributes connections over the sockets. If a worker dies, its successor accepts the connections that
@@ -64,23 +81,23 @@ def listen_per_worker(name: str, address: str, port: int, count: int, early: boo
     names = [f"{name}-{number}" for number in range(count)]
     socks = kept_sockets.take(names, address, port)
     if socks is None:
-        socks = _listen(address, port, count, early)
+        socks = _listen(address, port, count)
         for socket_name, sock in zip(names, socks, strict=True):
             kept_sockets.keep(socket_name, sock)
     return socks
 
 
-def _listen(address: str, port: int, count: int, early: bool) -> list[socket.socket]:
-    exclusive = listen(address, port, early=early)
+def _listen(address: str, port: int, count: int) -> list[socket.socket]:
+    exclusive = listen(address, port)
     if count == 1:
         return [exclusive]
     # The exclusive bind has shown that the port is free. A shared bind succeeds even if another process has the port.
     exclusive.close()
-    return [listen(address, port, shared=True, early=early) for _ in range(count)]
+    return [listen(address, port, shared=True) for _ in range(count)]
 
 
 def make_server(
-    sock: socket.socket,
+    sock: socket.socket | None,
     app: App,
     threads: int,
     context: ssl.SSLContext | None,
@@ -88,7 +105,7 @@ def make_server(
     on_turn: Callable[[], None] = lambda: None,
     balancers: Balancers | None = None,
 ) -> Server:
-    """Return a server on ``sock`` in the concurrency mode of this process. It uses TLS if ``context`` is given.
+    """Return a server on ``sock``, if any, in the concurrency mode of this process. ``context``: it uses TLS.
 
     ``on_turn``: the loop calls it every few seconds. ``balancers``: whose headers name the client.
     """
@@ -102,11 +119,11 @@ def make_server(
 
 
 class Server:
-    """A server of one listening socket. ``executor`` runs the application."""
+    """A server. ``executor`` runs the application."""
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: socket.socket | None,
         app: App,
         executor: Executor,
         context: ssl.SSLContext | None,
@@ -129,9 +146,8 @@ class Server:
             client_limits.connections, warn=lambda text, *args: executor.log(logging.WARNING, text, *args)
         )
         self._connections: dict[int, Connection] = {}
-        native = concurrency.native("socket")
-        self._listening = native.socket(fileno=os.dup(sock.fileno()))
-        self._listening.setblocking(False)
+        self._native = concurrency.native("socket")
+        self._listeners: dict[int, _Listener] = {}
         self._given = sock
         select = concurrency.native("select")
         self._always: int = select.EPOLLIN
@@ -149,8 +165,17 @@ class Server:
         self._refresh_balancers()
         self.executor.start()
         self._poll.register(self._wakeup, self._always)
-        self._poll.register(self._listening.fileno(), self._always)
+        if self._given is not None:
+            self._listen(self._given, None)
         concurrency.native_thread(self._run, "http")
+
+    def listen(self, sock: Any, network_id: str) -> None:
+        """Accept connections of the guests of a network, too."""
+        self.call(lambda: self._listen(sock, network_id))
+
+    def end_listening(self, sock: Any) -> None:
+        """Close a socket that was given to `listen`. Connections that wait there are served."""
+        self.call(lambda: self._end_listening(sock.fileno()))
 
     def stop(self, timeout: float) -> None:
         """Accept no more, close idle connections, and wait for running requests up to ``timeout`` seconds."""
@@ -161,7 +186,8 @@ class Server:
         # The loop accepts connections until it has begun to stop. They are served, too.
         while not self.stopping and time.monotonic() < end:
             time.sleep(0.01)
-        self._given.close()
+        if self._given is not None:
+            self._given.close()
         self._wait_for_end(min(end, time.monotonic() + UNFINISHED))
         self.call(self._close_unfinished)
         self._wait_for_end(end)
@@ -225,8 +251,8 @@ class Server:
             os.eventfd_read(self._wakeup)
             while self._calls:
                 self._calls.popleft()()
-        else:
-            self._accept()
+        elif (listener := self._listeners.get(descriptor)) is not None:
+            self._accept(listener)
 
     def _tick(self, now: float) -> None:
         self._on_turn()
@@ -237,22 +263,45 @@ class Server:
                 connection.expire()
         if self._accepts_again and not self.stopping:
             self._accepts_again = 0.0
-            self._poll.register(self._listening.fileno(), self._always)
+            for listening in self._listeners:
+                self._poll.register(listening, self._always)
 
     # --- connections, in the loop
 
-    def _accept(self) -> None:
+    def _listen(self, sock: Any, network_id: str | None) -> None:
+        if network_id is None:
+            sock = self._native.socket(fileno=os.dup(sock.fileno()))
+        sock.setblocking(False)
+        self._listeners[sock.fileno()] = _Listener(sock, network_id)
+        if not self._accepts_again:
+            self._poll.register(sock.fileno(), self._always)
+
+    def _end_listening(self, descriptor: int) -> None:
+        listener = self._listeners.pop(descriptor, None)
+        if listener is None:
+            return
+        if not self._accepts_again:
+            self._poll.unregister(descriptor)
+        for _ in range(BACKLOG // ACCEPTED_AT_ONCE):
+            self._accept(listener)
+        listener.sock.close()
+
+    def _accept(self, listener: _Listener) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                sock, address = self._listening.accept()
+                sock, address = listener.sock.accept()
             except BlockingIOError:
                 return
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._rest()
                 return
-            is_balanced = self._balancers is not None and address[0] in self._balancers
+            # A guest may have the address of a load balancer.
+            is_guest = listener.network_id is not None
+            is_balanced = not is_guest and self._balancers is not None and address[0] in self._balancers
             client = "" if is_balanced else ip.client_of(address[0])
+            if is_guest:
+                client = f"{client} of network {listener.network_id}"
             if len(self._connections) >= limits.MAX_CONNECTIONS:
                 self._close_idle()
             if len(self._connections) >= limits.MAX_CONNECTIONS or (client and not self._clients.enter(client)):
@@ -260,6 +309,8 @@ class Server:
                 continue
             sock.setblocking(False)
             connection = Connection(self, sock, address, client, is_balanced)
+            if is_guest:
+                connection.environ[NETWORK] = listener.network_id
             self._connections[connection.descriptor] = connection
             self._poll.register(connection.descriptor, self._once[0])
 
@@ -270,7 +321,9 @@ class Server:
     def _rest(self) -> None:
         """Accept no more until the next tick, since there is no room for a connection."""
         self._close_idle()
-        self._poll.unregister(self._listening.fileno())
+        if not self._accepts_again:
+            for descriptor in self._listeners:
+                self._poll.unregister(descriptor)
         self._accepts_again = time.monotonic()
 
     def _close_idle(self) -> None:
@@ -300,9 +353,11 @@ class Server:
 
     def _begin_stop(self) -> None:
         self.stopping = True
-        if not self._accepts_again:
-            self._poll.unregister(self._listening.fileno())
-        self._listening.close()
+        for descriptor, listener in self._listeners.items():
+            if not self._accepts_again:
+                self._poll.unregister(descriptor)
+            listener.sock.close()
+        self._listeners.clear()
         for connection in list(self._connections.values()):
             connection.end_if_idle()
 

@@ -41,6 +41,15 @@ _SERVICES = (
     ),
     BuiltInService("network", "network", "neutron", "network_endpoint", "network_listen", "network_port", ""),
     BuiltInService("dns", "dns", "designate", "dns_endpoint", "dns_listen", "dns_port", ""),
+    BuiltInService(
+        "load_balancer",
+        "load-balancer",
+        "octavia",
+        "load_balancer_endpoint",
+        "load_balancer_listen",
+        "load_balancer_port",
+        "",
+    ),
 )
 
 

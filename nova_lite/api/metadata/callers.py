@@ -1,7 +1,7 @@
 """Identification of the server that sends a request.
 
-A guest has no credentials. Its server is found by the address of the request (`ByAddress`), or Neutron's metadata agent
-signs the server's id (`BySignature`). ``[neutron] service_metadata_proxy`` selects one of them.
+A guest has no credentials. Its server is found by the network and the address of the request (`ByAddress`). Or
+Neutron's metadata agent signs the server's id (`BySignature`), with ``[neutron] service_metadata_proxy``.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from typing import NamedTuple, Protocol
 import webob
 from oslo_config import cfg
 
+from nova_lite.api.http.server import NETWORK
 from nova_lite.api.metadata.role import GuestQueries
 from nova_lite.base import exceptions, ip
 from nova_lite.objects import Instance
 
 LOG = logging.getLogger(__name__)
 
-NEIGHBOURS = "/proc/self/net/arp"
-
 
 class Caller(NamedTuple):
-    """Sender of a request: address and MAC address, or signed server and project id."""
+    """Sender of a request: address and network id ("" from a proxy), or signed server and project id."""
 
     name: str
     proof: str
@@ -53,45 +52,36 @@ def load(conf: cfg.ConfigOpts) -> Callers:
 
 
 class ByAddress:
-    """Identifies servers by IP address, and by MAC address if the guest is on a link of this machine."""
+    """Identifies servers by the network from which a request comes, and by its address there.
 
-    def __init__(self, use_forwarded_for: bool, neighbours: str = NEIGHBOURS) -> None:
+    ``use_forwarded_for``: other requests come from a proxy, which names the address. No other network has that, then.
+    """
+
+    def __init__(self, use_forwarded_for: bool) -> None:
         self._use_forwarded_for = use_forwarded_for
-        self._neighbours = neighbours
 
     def of(self, req: webob.Request) -> Caller:
-        address = req.remote_addr or ""
-        if self._use_forwarded_for and req.headers.get("X-Forwarded-For"):
-            address = req.headers["X-Forwarded-For"].rpartition(",")[2].strip()
+        if (network_id := req.environ.get(NETWORK)) is not None:
+            return Caller(req.remote_addr or "", network_id)
+        if not self._use_forwarded_for:
+            raise exceptions.Forbidden("Guests of this cloud's networks reach this API on their networks only.")
         try:
-            address = str(ip.parse(address))
+            address = str(ip.parse(req.headers.get("X-Forwarded-For", "").rpartition(",")[2].strip()))
         except ValueError as error:
             raise exceptions.Invalid("The last address in X-Forwarded-For is not an IP address.") from error
-        return Caller(address, self._mac_address(address))
-
-    def _mac_address(self, address: str) -> str:
-        """Return the MAC address from the ARP table, empty if the address is on no link, as behind a proxy."""
-        try:
-            with open(self._neighbours, encoding="ascii") as file:
-                rows = [line.split() for line in file]
-        except OSError:
-            return ""
-        return next((row[3].lower() for row in rows if len(row) == 6 and row[0] == address), "")
+        return Caller(address, "")
 
     def find(self, guests: GuestQueries, caller: Caller) -> Instance | None:
-        """Return the server with this address. Networks may share addresses, so a known MAC address must match."""
         instances = [
             instance
-            for instance in guests.at_address(caller.name)
-            if any(
-                vif.address == caller.name and caller.proof in ("", vif.mac_address.lower()) for vif in instance.vifs
-            )
+            for instance in guests.at_address(caller.name, caller.proof or None)
+            if any(vif.address == caller.name and caller.proof in ("", vif.network.id) for vif in instance.vifs)
         ]
         if len(instances) == 1:
             return instances[0]
         reason = "several servers have" if instances else "no server has"
-        mac_address = caller.proof or "no MAC"
-        LOG.warning("A metadata request from %s (%s) is refused: %s it", caller.name, mac_address, reason)
+        where = caller.proof or "no network"
+        LOG.warning("A metadata request from %s (%s) is refused: %s it", caller.name, where, reason)
         return None
 
 

@@ -25,8 +25,8 @@ LOG = logging.getLogger(__name__)
 class GuestQueries(Protocol):
     """Queries about guests that ask for metadata."""
 
-    def at_address(self, address: str) -> list[Instance]:
-        """Return the servers with this address, one for each network that has it."""
+    def at_address(self, address: str, network_id: str | None) -> list[Instance]:
+        """Return the servers with this address on the network; None: one for each network that has it."""
         ...
 
     def by_uuid(self, instance_uuid: str, project_id: str) -> Instance | None:
@@ -44,8 +44,8 @@ class AllGuests:
     def __init__(self, conductor: ConductorRPC) -> None:
         self._conductor = conductor
 
-    def at_address(self, address: str) -> list[Instance]:
-        return self._conductor.instances_at_address(get_admin_context(), address)
+    def at_address(self, address: str, network_id: str | None) -> list[Instance]:
+        return self._conductor.instances_at_address(get_admin_context(), address, network_id)
 
     def by_uuid(self, instance_uuid: str, project_id: str) -> Instance | None:
         context = RequestContext(project_id=project_id, overwrite=False)
@@ -66,8 +66,8 @@ class GuestsOfHost:
         self._conductor = conductor
         self._host = host
 
-    def at_address(self, address: str) -> list[Instance]:
-        return self._conductor.metadata_instances(get_admin_context(), self._host, address, None)
+    def at_address(self, address: str, network_id: str | None) -> list[Instance]:
+        return self._conductor.metadata_instances(get_admin_context(), self._host, address, None, network_id)
 
     def by_uuid(self, instance_uuid: str, project_id: str) -> Instance | None:
         found = self._conductor.metadata_instances(get_admin_context(), self._host, None, instance_uuid)

@@ -15,8 +15,9 @@
 - `networks`: networks of servers, and pools of floating addresses, which are external networks
 - `objects`: base class of the resources that only the network API knows
 - `ports`: of servers, and of users, who assign them to servers through the compute API
+- `qos`: QoS policies and their rules
 - `quotas`: quotas of projects
-- `rbac_policies`: RBAC policies, by which other projects use networks, pools, scopes and groups
+- `rbac_policies`: RBAC policies, by which other projects use networks, pools, scopes, groups and QoS policies
 - `requests`: their bodies, and the objects that they describe
 - `resource`: base class of the network API's resources
 - `routers`: their gateways and interfaces

@@ -16,6 +16,7 @@ from nova_lite.api.network.extensions import Extensions
 from nova_lite.api.network.floating_ips import FloatingIps
 from nova_lite.api.network.networks import Networks
 from nova_lite.api.network.ports import Ports
+from nova_lite.api.network.qos import QosPolicies, QosRules, QosRuleTypes
 from nova_lite.api.network.quotas import Quotas
 from nova_lite.api.network.rbac_policies import RbacPolicies
 from nova_lite.api.network.routers import Routers
@@ -62,6 +63,9 @@ class NetworkApp(rest.ServiceApplication):
         AddressScopes,
         AddressGroups,
         RbacPolicies,
+        QosPolicies,
+        QosRules,
+        QosRuleTypes,
         Extensions,
     )
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import field
 
-from nova_lite.api.http.bodies import SAME, Body
+from nova_lite.api.http.bodies import Body
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import dns, fields, listing, requests, views
@@ -40,7 +40,7 @@ class _FloatingIp(Body):
     fixed_address: Address = field(default=None, name="fixed_ip_address")
     dns_name: dns.Name = ""
     dns_domain: dns.Domain = ""
-    qos_policy_id: fields.OnlyNull = SAME
+    qos_policy_id: fields.Id = None
 
 
 class NewFloatingIp(_FloatingIp, kw_only=True):

@@ -26,7 +26,7 @@ _PATH, _ONE, _KEY = "/networks", "/networks/{id}", "network"
 _OF_PORTS = {
     "shared": False, "admin_state_up": True, "port_security_enabled": True, "mtu": 1500, "tags": [],
     "dns_domain": "",
-    "network_type": None, "physical_network": None, "vlan": None,
+    "network_type": None, "physical_network": None, "vlan": None, "qos_policy_id": None,
 }  # fmt: skip
 _OPERATORS = "The operator makes and deletes pools of floating addresses (nova-lite-manage)."
 #: Reason to refuse a change of a network or subnet.
@@ -43,7 +43,7 @@ class _Network(fields.Named):
     admin_state_up: fields.StateUp = True
     availability_zone_hints: fields.OnlyEmptyList = SAME
     dns_domain: dns.Domain = ""
-    qos_policy_id: fields.OnlyNull = SAME
+    qos_policy_id: fields.Id = None
     is_default: fields.OnlyFalse = SAME
     vlan_transparent: fields.OnlyFalse = SAME
 

@@ -54,7 +54,7 @@ class _Port(fields.Named):
     extra_dhcp_opts: fields.OnlyEmptyList = SAME
     dns_name: dns.Name = ""
     dns_domain: dns.Domain = ""
-    qos_policy_id: fields.OnlyNull = SAME
+    qos_policy_id: fields.Id = None
     propagate_uplink_status: fields.OnlyFalse = SAME
     numa_affinity_policy: fields.OnlyNull = SAME
 

@@ -11,6 +11,7 @@ from nova_lite.api.network import fields, requests
 from nova_lite.api.network.floating_ips import FloatingIps
 from nova_lite.api.network.networks import Networks
 from nova_lite.api.network.ports import Ports
+from nova_lite.api.network.qos import QosPolicies
 from nova_lite.api.network.resource import NetworkResource
 from nova_lite.api.network.routers import Routers
 from nova_lite.api.network.security_groups import SecurityGroupRules, SecurityGroups
@@ -19,11 +20,13 @@ from nova_lite.api.network.subnets import Subnets
 from nova_lite.base import exceptions
 from nova_lite.policies import network_service as policies
 
-#: Kinds of resources with tags, by the first part of their paths.
+#: Kinds of resources with tags, by the first part of their paths. Clients use both paths of QoS policies.
 KINDS: dict[str, type[NetworkResource]] = {
     "networks": Networks,
     "subnets": Subnets,
     "subnetpools": SubnetPools,
+    "policies": QosPolicies,
+    "qos/policies": QosPolicies,
     "ports": Ports,
     "routers": Routers,
     "floatingips": FloatingIps,
@@ -90,9 +93,9 @@ class Tags(NetworkResource):
 
 
 def _name(req: ServiceRequest) -> str:
-    return req.service_route.path.split("/")[1]
+    return req.service_route.path.partition("/{id}")[0].removeprefix("/")
 
 
 def _kind(name: str) -> str:
     """Return the conductor's name of a kind."""
-    return name.replace("-", "_")
+    return name.removeprefix("qos/").replace("-", "_")

@@ -19,6 +19,7 @@ from nova_lite.objects import (
     NetworkRecord,
     Port,
     ProjectLimits,
+    QosPolicy,
     RbacPolicy,
     Router,
     SecurityGroup,
@@ -29,6 +30,7 @@ from nova_lite.objects import (
     ipv6,
 )
 from nova_lite.objects.network import Revised, revision_number
+from nova_lite.objects.network_api_resources import QOS_RULES
 from nova_lite.objects.pci import VIF_TYPES
 from nova_lite.operations.states import PowerState
 
@@ -52,6 +54,7 @@ def network(shown: NetworkRecord, for_admin: bool) -> View:
         "port_security_enabled": shown.port_security_enabled,
         "admin_state_up": shown.admin_state_up,
         "dns_domain": shown.dns_domain,
+        "qos_policy_id": shown.qos_policy_id,
         **_standard(shown),
     }
     return view | (_provider(*_kind(shown)) if for_admin else {})
@@ -216,8 +219,8 @@ def port(shown: Port, for_admin: bool, domain: str = "") -> View:
         "dns_name": dns.name_of(shown),
         "dns_domain": shown.dns_domain,
         "dns_assignment": dns.assignment(shown, domain),
-        "qos_policy_id": None,
-        "qos_network_policy_id": None,
+        "qos_policy_id": shown.qos_policy_id,
+        "qos_network_policy_id": shown.qos_network_policy_id,
         "propagate_uplink_status": False,
         **_standard(shown),
     }
@@ -324,7 +327,7 @@ def floating_ip(shown: FloatingIp, associated: Port | None) -> View:
         "description": shown.description or "",
         "dns_name": shown.dns_name,
         "dns_domain": shown.dns_domain,
-        "qos_policy_id": None,
+        "qos_policy_id": shown.qos_policy_id,
         **_standard(shown),
     }
 
@@ -375,7 +378,7 @@ def quota(limits: ProjectLimits) -> View:
 
 
 def subnet_pool(shown: NetworkObject) -> View:
-    pool = _as(SubnetPool, shown)
+    pool = as_kind(SubnetPool, shown)
     names = ("default_prefixlen", "min_prefixlen", "max_prefixlen")
     return {
         "id": pool.id,
@@ -394,7 +397,7 @@ def subnet_pool(shown: NetworkObject) -> View:
 
 
 def address_scope(shown: NetworkObject) -> View:
-    scope = _as(AddressScope, shown)
+    scope = as_kind(AddressScope, shown)
     return {
         "id": scope.id,
         "name": scope.name,
@@ -405,7 +408,7 @@ def address_scope(shown: NetworkObject) -> View:
 
 
 def address_group(shown: NetworkObject) -> View:
-    group = _as(AddressGroup, shown)
+    group = as_kind(AddressGroup, shown)
     return {
         "id": group.id,
         "name": group.name,
@@ -419,7 +422,7 @@ def address_group(shown: NetworkObject) -> View:
 
 
 def rbac_policy(shown: NetworkObject) -> View:
-    policy = _as(RbacPolicy, shown)
+    policy = as_kind(RbacPolicy, shown)
     return {
         "id": policy.id,
         **_project(policy.project_id),
@@ -430,7 +433,26 @@ def rbac_policy(shown: NetworkObject) -> View:
     }
 
 
-def _as(kind: type[T], shown: NetworkObject) -> T:
+def qos_policy(shown: NetworkObject) -> View:
+    policy = as_kind(QosPolicy, shown)
+    return {
+        "id": policy.id,
+        "name": policy.name,
+        "description": policy.description,
+        **_project(policy.project_id),
+        "shared": policy.shared,
+        "is_default": policy.is_default,
+        "rules": [rule | {"qos_policy_id": policy.id} for rule in policy.rules],
+        **_standard(policy),
+    }
+
+
+def qos_rule(rule: dict[str, Any]) -> View:
+    """Return a rule of a QoS policy. Its URL has its type and its policy."""
+    return {name: value for name, value in rule.items() if name != "type"}
+
+
+def as_kind(kind: type[T], shown: NetworkObject) -> T:
     if not isinstance(shown, kind):
         raise TypeError(f"a conductor returned {type(shown).__name__} for a {kind.__name__}")
     return shown
@@ -536,5 +558,7 @@ ATTRIBUTES: dict[str, set[str]] = {
     "subnetpools": set(subnet_pool(SubnetPool(id="", project_id=""))),
     "address_scopes": set(address_scope(AddressScope(id="", project_id=""))),
     "address_groups": set(address_group(AddressGroup(id="", project_id=""))),
+    "policies": set(qos_policy(QosPolicy(id="", project_id=""))),
+    **{f"{kind}_rules": {"id", *names} for kind, names in QOS_RULES.items()},
     "rbac_policies": set(rbac_policy(RbacPolicy(id="", project_id="", object_type="", object_id="", target=""))),
 }

@@ -111,6 +111,10 @@ class PointsNotSupported(Conflict):
     msg_fmt = "Server %(instance_id)s cannot have snapshot points: %(reason)s."
 
 
+class CloneNotSupported(Conflict):
+    msg_fmt = "Server %(instance_id)s cannot be cloned: %(reason)s."
+
+
 class TooManyPoints(Conflict):
     msg_fmt = "Server %(instance_id)s has %(most)d snapshot points, and cannot have more. Delete one."
 

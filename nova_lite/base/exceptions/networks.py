@@ -342,3 +342,27 @@ class AddressesAlreadyExist(Invalid):
 
 class AddressesNotFound(NotFound):
     msg_fmt = "Addresses %(addresses)s not found in the address group %(address_group_id)s."
+
+
+class QosPolicyNotFound(NotFound):
+    msg_fmt = "QoS policy %(policy_id)s could not be found."
+
+
+class QosRuleNotFound(NotFound):
+    msg_fmt = "QoS rule %(rule_id)s for policy %(policy_id)s could not be found."
+
+
+class QosPolicyDefaultAlreadyExists(Conflict):
+    msg_fmt = "A default QoS policy exists for project %(project_id)s."
+
+
+class QosPolicyInUse(Conflict):
+    msg_fmt = "QoS Policy %(policy_id)s is used by %(object_type)s %(object_id)s."
+
+
+class QoSRulesConflict(Conflict):
+    msg_fmt = "Rule %(new_rule_type)s conflicts with rule %(rule_id)s which already exists in QoS Policy %(policy_id)s."
+
+
+class PolicyRemoveAuthorizationError(Forbidden):
+    msg_fmt = "Failed to remove provided policy %(policy_id)s because you are not authorized."

@@ -78,9 +78,6 @@ store_path = {large}/volumes
 backup_path = {large}/backups
 encryption_key_file = {directory}/{volume_keys}
 
-[network]
-project_ranges = 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 2000::/3, fc00::/7
-
 [conductor]
 single_cpu = false
 

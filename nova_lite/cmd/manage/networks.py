@@ -6,10 +6,12 @@ import argparse
 from collections.abc import Sequence
 from operator import attrgetter
 
-from nova_lite.base import exceptions, ip
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.cmd.manage import accounts
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.db.network import builtin_networks, floating_ips, networks
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.network import builtin_networks, networks, overlaps
 from nova_lite.network import factory
 from nova_lite.objects import Network, NetworkRecord
 
@@ -67,10 +69,13 @@ def create(app: App, args: argparse.Namespace) -> None:
         cidr6=args.cidr6,
     )
     _refuse_clash(network, _rows(app))
-    for pool in app.db.read(floating_ips.pools):
-        if ip.parse_network(network.cidr).overlaps(ip.parse_network(pool.cidr)):
-            raise exceptions.InvalidInput(reason=f"{network.cidr} overlaps with the floating pool {pool.name}")
-    print(app.db.write(builtin_networks.create, network).id)
+    print(app.db.write(_create, app.context, network).id)
+
+
+def _create(uow: UnitOfWork, context: RequestContext, network: Network) -> Network:
+    for cidr in filter(None, (network.cidr, network.cidr6)):
+        overlaps.check_subnet(uow, context, network, cidr)
+    return builtin_networks.create(uow, network)
 
 
 def list_(app: App, args: argparse.Namespace) -> None:
@@ -91,15 +96,10 @@ def delete(app: App, args: argparse.Namespace) -> None:
 
 
 def _refuse_clash(network: Network, others: Sequence[Network]) -> None:
-    """Raise an error for shared addresses or bridges: every host has all networks."""
-    cidr = ip.parse_network(network.cidr)
+    """Raise an error for a shared name, VNI or bridge: every host has all networks."""
     for other in others:
         if other.name == network.name and (other.project_id is None or other.project_id == network.project_id):
             raise exceptions.NetworkExists(name=network.name)
-        if other.cidr and cidr.overlaps(ip.parse_network(other.cidr)):
-            raise exceptions.InvalidInput(reason=f"{network.cidr} overlaps with {other.cidr} of network {other.name}")
-        if network.cidr6 and network.cidr6 == other.cidr6:
-            raise exceptions.InvalidInput(reason=f"{network.cidr6} is that of network {other.name}")
         if network.vni is not None and network.vni == other.vni:
             raise exceptions.InvalidInput(reason=f"VNI {network.vni} is that of network {other.name}")
         if network.bridge == other.bridge:

@@ -21,11 +21,9 @@ from nova_lite.cmd.setup import machine
 from nova_lite.cmd.setup.admission import CERTIFICATES, MEMORY
 
 QEMU = Path("/etc/libvirt/qemu.conf")
-#: Settings of libvirt's own networks. libvirt before 10.4 has none.
+#: Settings of libvirt's own networks, in which older versions wrote lines.
 NETWORK = Path("/etc/libvirt/network.conf")
 MARKS = ("# >>> nova-lite-setup", "# <<< nova-lite-setup")
-#: Packets of routers and floating addresses pass libvirt's rules in iptables only (docs/adr/0016).
-_NETWORK_LINES = ['firewall_backend = "iptables"']
 PKI = Path("/etc/pki")
 #: Places at which libvirtd looks for its files, below `PKI`, with the names of the host's.
 LINKS = {
@@ -60,8 +58,6 @@ def _is_ours(path: Path) -> bool:
 def set_up(address: str, has_console_tls: bool) -> str:
     """Start libvirtd, which listens for other hosts at ``address``. Returns its version."""
     changed = has_console_tls and write_settings(QEMU, _console_lines())
-    if NETWORK.exists():
-        changed |= write_settings(NETWORK, _NETWORK_LINES)
     machine.run("systemctl", "enable", "--now", "virtlogd.socket")
     if _write_tls(address) or not machine.succeeds("systemctl", "is-active", "--quiet", TLS_SOCKET):
         machine.run("systemctl", "daemon-reload")

@@ -28,7 +28,7 @@ _UNITS = tuple(
 )
 _FILES = (Path("/etc/sysusers.d/nova-lite.conf"), Path("/etc/tmpfiles.d/nova-lite.conf"))
 #: Made by `tmpfiles.d`, also on machines without a conductor.
-_SOCKETS = Path("/run/nova-lite-conductor")
+_SOCKETS = (Path("/run/nova-lite-conductor"), Path("/run/nova-lite-metadata"))
 _USERS = ("nova-lite-api", "nova-lite-conductor", "nova-lite-scheduler", "nova-lite-console")
 
 
@@ -95,7 +95,7 @@ def _purge() -> list[Left]:
     cluster.remove_names()
     galera.remove()
     left = directories.remove_state(controller.STATE, directories.own_hosts())
-    for directory in (machine.CONFIGURATION, _SOCKETS, controller.BROKER_CERTIFICATES, galera.CERTIFICATES):
+    for directory in (machine.CONFIGURATION, *_SOCKETS, controller.BROKER_CERTIFICATES, galera.CERTIFICATES):
         left += directories.remove(directory)
     for file in _FILES:
         file.unlink(missing_ok=True)

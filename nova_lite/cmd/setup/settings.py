@@ -27,8 +27,8 @@ _HELP = {
     "place of address. It needs a database that all controllers reach: mariadb (then a Galera cluster) or a URL",
     "region": "name of the region in the catalog; default: %(default)s",
     "cloud": "name of the cloud in /etc/openstack/clouds.yaml; default: %(default)s",
-    "project_ranges": "IPv4 and IPv6 ranges, separated by commas, for the networks of projects. Hosts route to them, "
-    "so nothing else may use them; default: %(default)s",
+    "project_ranges": "IPv4 and IPv6 ranges, separated by commas, to which members are restricted for own networks; "
+    "default: any range",
 }
 _DEFAULTS = {
     "address": "127.0.0.1",
@@ -36,7 +36,7 @@ _DEFAULTS = {
     "virtual_address": "",
     "region": "RegionOne",
     "cloud": "nova-lite",
-    "project_ranges": "10.64.0.0/10,fd40::/10",
+    "project_ranges": "",
 }
 NAMES = tuple(_DEFAULTS)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -128,7 +128,7 @@ def _check(wanted: Settings) -> None:
             raise exceptions.ConfigurationError(
                 reason=f"{name}: {getattr(wanted, name)!r} has to be up to 64 letters, digits, dots, dashes."
             )
-    for text in wanted.project_ranges.split(","):
+    for text in filter(None, wanted.project_ranges.split(",")):
         try:
             ip.parse_network(text.strip())
         except ValueError as error:

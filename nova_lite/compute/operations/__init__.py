@@ -5,6 +5,7 @@ method needs no handler. A handler runs in one thread at a time per instance, an
 killed. It raises an error if it fails, and returns data that later steps need. `Builder` (``create``) is no
 handler: builds have RPC methods of their own.
 
+- `clones`: freezing of disks for clones
 - `create`: a build on this host, from the command to the report
 - `delete`: delete, soft delete and restore on the host
 - `interfaces`: attaching and detaching of interfaces, and the binding of ports of another network service
@@ -28,6 +29,7 @@ from typing import Any
 
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import (
+    clones,
     delete,
     interfaces,
     live_migration,
@@ -110,4 +112,6 @@ HANDLERS: dict[str, Handler] = {
     "rollback_create_point": points.delete_point,
     "delete_point": points.delete_point,
     "revert_to_point": points.revert_to_point,
+    "clone_instance": clones.clone_instance,
+    "rollback_clone_instance": clones.rollback_clone_instance,
 }

@@ -222,6 +222,7 @@ class Builder:
                 volumes=volumes,
                 plugged=interfaces.plugging_wait(host, instance.uuid, vifs, generation),
                 disks=request.disks,
+                clone_of=request.clone_of,
                 still_wanted=lambda: host.fencing.check(instance.uuid, generation),
                 placed=lambda devices: self._report_devices(context, request, devices),
             )

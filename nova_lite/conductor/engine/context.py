@@ -13,7 +13,7 @@ from nova_lite.db.core import actions
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
 from nova_lite.db.hosts import host_storage, hosts, leases
-from nova_lite.db.servers import claims, disk_keys, instances
+from nova_lite.db.servers import claims, clones, disk_keys, instances
 from nova_lite.db.volume import block_devices
 from nova_lite.hardware import mem_encryption
 from nova_lite.objects import ActionCommand, BlockDevice, BuildRequest, NetworkRequest
@@ -173,6 +173,7 @@ def _build_request(ctx: ActionContext, described: InstanceObject) -> BuildReques
         reimage=msgspec.convert(action.payload.get("reimage"), Reimage | None),
         volume_images=block_devices.images_for_new_volumes(ctx.uow, block_devices.of(instance)),
         disks=host_storage.left_disks(ctx.uow, instance, bool(action.payload.get(KEEPS_DISKS))),
+        clone_of=action.payload.get(clones.CLONE_OF),
     )
 
 

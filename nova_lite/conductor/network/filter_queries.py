@@ -26,7 +26,7 @@ from nova_lite.db.network import security_groups
 from nova_lite.db.network.member_versions import MemberCache
 from nova_lite.db.network.security_groups import FilterQuery
 from nova_lite.objects import PortFilters
-from nova_lite.objects.security_group import LARGE, UNKNOWN, MemberList
+from nova_lite.objects.security_group import LARGE, UNKNOWN, NetworkMembers
 
 LOG = logging.getLogger(__name__)
 
@@ -34,11 +34,15 @@ LOG = logging.getLogger(__name__)
 ACTIVE_SECONDS = 600.0
 
 
+#: Digests of large lists of members, by group and network. None: of a host that knows no networks of members.
+_Known = Mapping[str, Mapping[str, str]] | None
+
+
 class _Query(NamedTuple):
-    """Query of a host. ``known``: digests of the members that it knows, by id of their group."""
+    """Query of a host. ``known``: the members that it knows."""
 
     query: FilterQuery
-    known: Mapping[str, str]
+    known: _Known
 
 
 class FilterQueries:
@@ -49,14 +53,19 @@ class FilterQueries:
         self._cache, self._names = MemberCache(), MemberCache()
         self._history = MemberHistory()
         self._batcher: Batcher[_Query, PortFilters] = Batcher(self._read, timing.filter_query_batches, is_isolated)
-        #: Monotonic time of each host's last query.
-        self._last_queries: dict[str, float] = {}
+        #: Monotonic time of each host's last query, and whether the host knows networks of members.
+        self._last_queries: dict[str, tuple[float, bool]] = {}
 
     def port_filters_get(
-        self, context: RequestContext, host: str, instance_uuids: list[str], known: dict[str, str] | None = None
+        self,
+        context: RequestContext,
+        host: str,
+        instance_uuids: list[str],
+        known: dict[str, str] | None = None,
+        known_members: dict[str, dict[str, str]] | None = None,
     ) -> PortFilters | ResponseFuture[PortFilters]:
-        self._last_queries[host] = time.monotonic()
-        return self._batcher.submit_later(_Query(FilterQuery(host, instance_uuids), known or {}))
+        self._last_queries[host] = time.monotonic(), known_members is not None
+        return self._batcher.submit_later(_Query(FilterQuery(host, instance_uuids), known_members))
 
     def rules_for_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, PortFilters]:
         """Return the rules of these projects, by host, for hosts that are about to build their servers.
@@ -65,10 +74,11 @@ class FilterQueries:
         query are left out, since perhaps they do not filter at all. Hosts whose rules cannot be read are left out, too.
         """
         since = time.monotonic() - ACTIVE_SECONDS
+        last = {host: self._last_queries.get(host, (since, False)) for host in projects}
         queries = [
-            _Query(FilterQuery(host, [], frozenset(project_ids)), {})
-            for host, project_ids in projects.items()
-            if self._last_queries.get(host, since) > since
+            _Query(FilterQuery(host, [], frozenset(projects[host])), {} if knows_networks else None)
+            for host, (queried_at, knows_networks) in last.items()
+            if queried_at > since
         ]
         try:
             results = send_isolated(self._read, queries, is_isolated)
@@ -81,13 +91,32 @@ class FilterQueries:
     def _read(self, queries: list[_Query]) -> Sequence[PortFilters]:
         asked = [item.query for item in queries]
         results = self._db.read(security_groups.filters_together, asked, self._cache, self._names)
-        return self._history.reduced([(result, item.known) for item, result in zip(queries, results, strict=True)])
+        pairs = [
+            (_without_networks(result) if item.known is None else result, item.known or {})
+            for item, result in zip(queries, results, strict=True)
+        ]
+        return self._history.reduced(pairs)
 
 
 def _for_build(filters: PortFilters) -> PortFilters:
     """Leave out large lists of names. A host that lacks one sends a query, and others get what changed."""
     names = {
-        network_id: item if len(item.members) < LARGE else MemberList(id=item.id, base=UNKNOWN)
+        network_id: item if len(item.members) < LARGE else NetworkMembers(members=[], base=UNKNOWN)
         for network_id, item in (filters.names or {}).items()
     }
     return msgspec.structs.replace(filters, names=names)
+
+
+def _without_networks(filters: PortFilters) -> PortFilters:
+    """Return filters for a host of an older version."""
+    groups = {
+        key: msgspec.structs.replace(
+            group,
+            members=sorted(address for item in group.members_by_network.values() for address in item.members),
+            members_by_network=None,
+        )
+        if group.members_by_network is not None
+        else group
+        for key, group in filters.groups.items()
+    }
+    return msgspec.structs.replace(filters, groups=groups, names=None)

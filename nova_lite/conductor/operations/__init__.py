@@ -11,6 +11,7 @@ it makes servers, and each of the other operations changes one.
 - `registry`: handlers by kind
 - `checks`, `volume_sources`: checks that several operations share
 - `create`: accepts creates, which have endpoints of their own
+- `clones`: the disk of a server is frozen before its clone is created
 - `endpoints`: RPC methods of operations without steps
 - `lock`, `reset_state`: the two operations without steps
 - `delete`: delete and restore: what changes when the hosts have confirmed a delete or are down

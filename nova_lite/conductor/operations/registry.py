@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.conductor.engine.handler import OperationHandler
+from nova_lite.conductor.operations.clones import CloneHandler
 from nova_lite.conductor.operations.create.handler import CreateHandler
 from nova_lite.conductor.operations.delete import DeleteHandler, RestoreHandler
 from nova_lite.conductor.operations.evacuate import EvacuateHandler
@@ -66,6 +67,7 @@ _HANDLERS: dict[str, OperationHandler] = {
     "create_point": CreatePointHandler(),
     "delete_point": DeletePointHandler(),
     "revert_to_point": RevertToPointHandler(),
+    "clone": CloneHandler(),
 }
 _DEFAULT = OperationHandler()
 

@@ -979,6 +979,7 @@ class Network(Tagged, Changed, Base):
     revised: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
     physical_network: Mapped[str | None] = mapped_column(Name)
     vlan: Mapped[int | None] = mapped_column()
+    qos_policy_id: Mapped[str | None] = mapped_column(Uuid, index=True)
     dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
 
     @property
@@ -1004,8 +1005,8 @@ class Port(Tagged, Changed, Base):
     ``security_groups``: names; None: those of its instance. ``address`` None: only of a user's port without a server.
     ``address_pairs``: objects with ``ip_address`` (or a range) and ``mac_address``, from which it may send, too.
     ``device_id`` and ``device_owner``: texts of the program whose port it is, "" for a port of a server or router.
-    ``vnic_type``: see `nova_lite.objects.pci.PORT_DEVICES`. ``dns_name`` and ``dns_domain``: see
-    `nova_lite.objects.Port`.
+    ``vnic_type``: see `nova_lite.objects.pci.PORT_DEVICES`. ``bound_host``: of a service's port, the host that has it.
+    ``dns_name`` and ``dns_domain``: see `nova_lite.objects.Port`.
     """
 
     __tablename__ = "ports"
@@ -1035,6 +1036,8 @@ class Port(Tagged, Changed, Base):
     device_id: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"), index=True)
     device_owner: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     vnic_type: Mapped[str] = mapped_column(sa.String(16), default=NORMAL, server_default=sa.text("'normal'"))
+    qos_policy_id: Mapped[str | None] = mapped_column(Uuid, index=True)
+    bound_host: Mapped[str | None] = mapped_column(Name, index=True)
     dns_name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
 
@@ -1112,6 +1115,7 @@ class FloatingIp(Tagged, Changed, Base):
     user_id: Mapped[str] = mapped_column(Name, default="")
     port_id: Mapped[str | None] = mapped_column(sa.ForeignKey("ports.id", ondelete="SET NULL"), unique=True)
     description: Mapped[str | None] = mapped_column(Name)
+    qos_policy_id: Mapped[str | None] = mapped_column(Uuid, index=True)
     dns_name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
 
@@ -1222,6 +1226,63 @@ class DnsRecordSet(Changed, Base):
     version: Mapped[int]
     status: Mapped[str] = mapped_column(sa.String(16))
     action: Mapped[str] = mapped_column(sa.String(16), index=True)
+
+
+class QosPolicy(Tagged, Changed, Base):
+    """QoS policy with its rules (`nova_lite.objects.QosPolicy`). ``default_of``: project of which it is the default."""
+
+    __tablename__ = "qos_policies"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name, default="")
+    description: Mapped[str] = mapped_column(Name, default="")
+    rules: Mapped[list[dict[str, Any]]] = mapped_column(sa.JSON, default=list)
+    default_of: Mapped[str | None] = mapped_column(Name, unique=True)
+
+
+class LoadBalancer(Changed, Base):
+    """A load balancer (`nova_lite.load_balancer`), which is the document ``tree`` with all its parts.
+
+    ``host`` has its address, and ``standby_host`` takes over. ``former_host`` may still have the address: until it has
+    released it, or its lease is over, no other host gets it. ``changed_at``: when the newest change was accepted.
+    """
+
+    __tablename__ = "load_balancers"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    vip_port_id: Mapped[str] = mapped_column(Uuid)
+    provisioning_status: Mapped[str] = mapped_column(sa.String(16), index=True)
+    host: Mapped[str | None] = mapped_column(Name, index=True)
+    standby_host: Mapped[str | None] = mapped_column(Name, index=True)
+    former_host: Mapped[str | None] = mapped_column(Name, index=True)
+    changed_at: Mapped[datetime.datetime] = mapped_column(Time)
+    tree: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    counters: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+
+
+class LoadBalancerPart(Base):
+    """Finds the load balancer of a listener, pool, member or health monitor."""
+
+    __tablename__ = "load_balancer_parts"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    load_balancer_id: Mapped[str] = mapped_column(sa.ForeignKey("load_balancers.id"), index=True)
+
+
+class LoadBalancerHost(Base):
+    """Host that may run load balancers. ``seen_at``: its last report, which began its lease. ``problem``: why it runs
+    none. ``number``: of the newest report of the daemon that was started as ``boot_id``.
+    """
+
+    __tablename__ = "load_balancer_hosts"
+
+    host: Mapped[str] = mapped_column(Name, primary_key=True)
+    seen_at: Mapped[datetime.datetime] = mapped_column(Time)
+    problem: Mapped[str] = mapped_column(LongText, default="")
+    boot_id: Mapped[str] = mapped_column(Uuid, default="")
+    number: Mapped[int] = mapped_column(sa.BigInteger, default=0)
 
 
 class RbacPolicy(Changed, Base):

@@ -16,9 +16,11 @@
 - `member_versions`: versions of the members of security groups
 - `address_groups`: address groups
 - `address_scopes`: address scopes
+- `overlaps`: ranges that may not overlap
 - `subnet_pools`: subnet pools
 - `rbac`: policies that share resources with other projects
-- `api_resources`: `address_groups`, `address_scopes`, `subnet_pools` and `rbac`, by kind
+- `qos`: QoS policies
+- `api_resources`: `address_groups`, `address_scopes`, `subnet_pools`, `qos` and `rbac`, by kind
 - `bulk`: several resources in one transaction
 - `network_tags`: tags
 - `network_quotas`: quotas under Neutron's names

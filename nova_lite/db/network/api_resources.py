@@ -10,7 +10,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.network import address_groups, address_scopes, rbac, subnet_pools
+from nova_lite.db.network import address_groups, address_scopes, qos, rbac, subnet_pools
 from nova_lite.objects import NetworkObject
 
 #: Modules of the kinds of resources, by their plural in the network API.
@@ -19,6 +19,7 @@ _KINDS: Mapping[str, Any] = {
     "address_scopes": address_scopes,
     "address_groups": address_groups,
     "rbac_policies": rbac,
+    "policies": qos,
 }
 
 

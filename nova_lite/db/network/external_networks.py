@@ -10,13 +10,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import quotas, rows
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import FloatingIp, Network, Router
 from nova_lite.db.core.models import FloatingIpPool as Row
-from nova_lite.db.network import builtin_networks, floating_ips, networks, rbac
+from nova_lite.db.network import builtin_networks, networks, overlaps, rbac
 from nova_lite.network import factory
 from nova_lite.objects import FloatingIpPool, NetworkRecord
 from nova_lite.objects.network_api_resources import EXTERNAL
@@ -62,6 +62,8 @@ def _taken_over(uow: UnitOfWork, context: RequestContext, network_id: str) -> di
     builtin_networks.remove(uow, old)
     rbac.forget(uow, "network", network_id)
     uow.session.flush()
+    if "cidr" in found:
+        overlaps.check_pool(uow, ip.parse_network4(found["cidr"]))
     return found
 
 
@@ -96,12 +98,11 @@ def delete(uow: UnitOfWork, context: RequestContext, pool_id: str) -> None:
 
 def create_subnet(uow: UnitOfWork, context: RequestContext, subnet: NetworkRecord) -> FloatingIpPool:
     """Give the external network ``subnet.id`` its range. Raises a 400, or `Conflict` if it has one already."""
-    quotas.lock(uow, "")  # as in `builtin_networks.create_subnet`
     row = _locked(uow, context, subnet.id)
     if row.cidr:
         raise exceptions.Conflict(f"Network {row.id} has its subnet: a network has one here.")
     addresses = factory.pool_range(subnet.cidr)
-    floating_ips.check_overlap(uow, addresses)
+    overlaps.check_pool(uow, addresses, row.id)
     pools = [] if subnet.no_pools else subnet.pools or None
     factory.add_range(subnet, addresses, subnet.gateway, subnet.start, subnet.end)
     factory.set_pools(subnet, pools)

@@ -20,7 +20,7 @@ from nova_lite.db.core.models import FloatingIp as Row
 from nova_lite.db.core.models import FloatingIpPool as PoolRow
 from nova_lite.db.core.models import Instance, Port, Router, RouterInterface
 from nova_lite.db.core.statements import insert_unless_taken
-from nova_lite.db.network import builtin_networks, rbac, routers
+from nova_lite.db.network import builtin_networks, overlaps, qos, rbac, routers
 from nova_lite.db.servers import instances
 from nova_lite.network import factory
 from nova_lite.objects import FloatingIp, FloatingIpPool, ListQuery
@@ -47,24 +47,15 @@ def pools(uow: UnitOfWork, context: RequestContext | None = None) -> list[Floati
 
 
 def create_pool(uow: UnitOfWork, name: str, cidr: str) -> FloatingIpPool:
-    """Create a pool. Raises `InvalidInput` for anything but an IPv4 network, and for a range that overlaps another
-    pool or network.
+    """Create a pool. Raises `InvalidInput` for anything but an IPv4 network, and for a range that others have
+    outside.
     """
     wanted = factory.pool_range(cidr)
-    check_overlap(uow, wanted)
+    overlaps.check_pool(uow, wanted)
     ids = {"id": str(uuid.uuid4()), "subnet_id": str(uuid.uuid4())}
     row = PoolRow(**ids, name=name, cidr=str(wanted), created_at=uow.now)
     rows.insert(uow, row, exceptions.InvalidInput(reason=f"there is a pool {name} already"))
     return rows.to_object(FloatingIpPool, row)
-
-
-def check_overlap(uow: UnitOfWork, wanted: ipaddress.IPv4Network) -> None:
-    """Raise `InvalidInput` if the range overlaps with a pool or network."""
-    others = [(pool.name, pool.cidr) for pool in pools(uow)]
-    others += [(network.name, network.cidr) for network in builtin_networks.Store(uow).networks()]
-    for other, theirs in others:
-        if theirs and wanted.overlaps(ip.parse_network4(theirs)):
-            raise exceptions.InvalidInput(reason=f"{wanted} overlaps with {other} ({theirs})")
 
 
 def delete_pool(uow: UnitOfWork, name: str) -> None:
@@ -136,6 +127,7 @@ def allocate(
     found = [item for item in pools(uow, context) if pool in (None, item.name, item.id) and pool_id in ("", item.id)]
     if not found:
         raise exceptions.FloatingIpPoolNotFound(pool=(pool or pool_id)[:64])
+    qos.check(uow, context, None if request is None else request.qos_policy_id)
     quotas.take(uow, conf, project_id, {"floating_ips": 1}, context.user_id)
     if not found[0].cidr:
         raise exceptions.NoMoreFloatingIps(pool=found[0].name)
@@ -150,6 +142,7 @@ def allocate(
         "tags": request and request.tags,
         "dns_name": request.dns_name if request is not None else "",
         "dns_domain": request.dns_domain if request is not None else "",
+        "qos_policy_id": request and request.qos_policy_id,
         "created_at": uow.now,
     }
     if request is not None and request.address:
@@ -188,14 +181,16 @@ def _addresses(pool: FloatingIpPool, addresses: ipaddress.IPv4Network) -> Iterat
 
 
 def update(uow: UnitOfWork, context: RequestContext, reference: str, changes: dict[str, Any]) -> FloatingIp:
-    """Change ``description``, or ``port_id`` (None: no target) with ``fixed_address`` (None: the port's own). Raises
-    the errors of `lead`.
+    """Change ``description``, ``qos_policy_id``, or ``port_id`` (None: no target) with ``fixed_address`` (None: the
+    port's own). Raises the errors of `lead` and `qos.check`.
     """
     found = _expected(uow, context, reference)
-    if "description" in changes:
-        uow.change(
-            sa.update(Row).where(Row.id == found.id).values(description=changes["description"], updated_at=uow.now)
-        )
+    values = {name: changes[name] for name in ("description", "qos_policy_id") if name in changes}
+    if values:
+        qos.check(uow, context, values.get("qos_policy_id", found.qos_policy_id), found.qos_policy_id)
+        uow.change(sa.update(Row).where(Row.id == found.id).values(**values, updated_at=uow.now))
+    if "qos_policy_id" in changes:
+        _changed(uow, found.instance_uuid)
     if "port_id" not in changes:
         return get(uow, context, found.id)
     if changes["port_id"] is not None:
@@ -229,6 +224,8 @@ def lead(
     uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port_id, updated_at=uow.now))
     _changed(uow, found.instance_uuid)
     _changed(uow, port.instance_uuid)
+    if port.bound_host is not None:
+        uow.publish(FiltersChanged(found.project_id))
     return get(uow, context, found.id)
 
 

@@ -11,7 +11,7 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, Network, Port
 from nova_lite.db.network import member_versions
 from nova_lite.db.network.member_versions import MemberCache, Members
-from nova_lite.objects.security_group import MemberList
+from nova_lite.objects.security_group import NAMES, NetworkMembers
 
 _DOMAIN: Any = sa.func.coalesce(sa.func.nullif(Port.dns_domain, ""), Network.dns_domain)
 #: Guests on networks of their own project. On another one, their names would reach guests of another project.
@@ -41,12 +41,12 @@ def by_project(uow: UnitOfWork, projects: Collection[str], cache: MemberCache | 
 
 def on_networks(
     found: Mapping[str, Members], projects: Iterable[str], networks: Collection[str]
-) -> dict[str, MemberList]:
+) -> dict[str, NetworkMembers]:
     """Return the names of the guests of these projects on these networks."""
     return {
-        network_id: MemberList(id=network_id, members=members)
+        network_id: NetworkMembers(members=members)
         for project_id in projects
-        for network_id, members in found[project_id].items()
+        for network_id, members in found[project_id][NAMES].items()
         if network_id in networks
     }
 
@@ -59,4 +59,4 @@ def _read(uow: UnitOfWork, projects: Collection[str]) -> dict[str, Members]:
     for by_network in found.values():
         for members in by_network.values():
             members.sort()
-    return {**found}
+    return {project_id: {NAMES: by_network} for project_id, by_network in found.items()}

@@ -20,8 +20,8 @@ from nova_lite.db.core.events import FiltersChanged, InterfacesChanged
 from nova_lite.db.core.models import Instance, MemberVersion
 from nova_lite.objects.security_group import LARGE
 
-#: Addresses of a project's members, sorted, by name of their group; or names of its guests, by their network.
-Members = Mapping[str, list[str]]
+#: Addresses of a project's members, sorted, by name of their group and by network. Names of its guests are a group.
+Members = Mapping[str, Mapping[str, list[str]]]
 
 #: Projects whose members are remembered. They need about 7 MB for each 100,000.
 MAX_PROJECTS = 16
@@ -117,7 +117,11 @@ class MemberCache:
         with self._lock:
             for project_id, members in read.items():
                 self._known.pop(project_id, None)
-                if project_id in versions and sum(map(len, members.values())) >= LARGE:
+                if project_id in versions and _count(members) >= LARGE:
                     self._known[project_id] = _Known(versions[project_id], now, members)
             while len(self._known) > MAX_PROJECTS:
                 self._known.popitem(last=False)
+
+
+def _count(members: Members) -> int:
+    return sum(len(addresses) for by_network in members.values() for addresses in by_network.values())

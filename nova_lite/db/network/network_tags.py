@@ -11,7 +11,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import SecurityGroupRule
-from nova_lite.db.network import floating_ips, networks, ports, routers, security_groups, subnet_pools
+from nova_lite.db.network import floating_ips, networks, ports, qos, routers, security_groups, subnet_pools
 
 #: Number of tags that a resource may have.
 MAX_TAGS = 50
@@ -21,6 +21,7 @@ _ROWS: Mapping[str, Callable[[UnitOfWork, RequestContext, str], Any]] = {
     "networks": networks.locked_network,
     "ports": ports.locked,
     "subnetpools": subnet_pools.locked,
+    "policies": qos.locked,
     "routers": routers.locked,
     "floatingips": floating_ips.locked,
     "security_groups": security_groups.locked,

@@ -3,17 +3,15 @@
 A row has at most one subnet of each IP version. Further subnets of a network are in rows of its segments, which are
 like networks to hosts and routers. Users see them as subnets only.
 
-A host has one routing table for all networks of its guests. So no two networks may overlap, and a project's own
-networks stay within the ranges that the operator configured for them.
+Two networks may have the same addresses (`nova_lite.db.network.overlaps`). A project's own networks stay within the
+ranges that the operator configured for them, if any.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
 import uuid
 from collections.abc import Collection, Sequence
-from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
 import msgspec
@@ -27,7 +25,7 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import FloatingIp, FloatingIpPool, Instance, Network, Port, RouterInterface6
 from nova_lite.db.hosts import compute_nodes
-from nova_lite.db.network import builtin_networks, rbac, subnet_pools
+from nova_lite.db.network import builtin_networks, overlaps, qos, rbac, subnet_pools
 from nova_lite.network import factory, factory6
 from nova_lite.objects import ListQuery, NetworkRecord, Subnet6, ipv6
 
@@ -41,6 +39,7 @@ UPDATABLE = (
     "port_security_enabled",
     "shared",
     "mtu",
+    "qos_policy_id",
     "dns_domain",
 )
 SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
@@ -48,10 +47,12 @@ SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
 SUBNET6 = "subnet6"
 _UPDATABLE6 = {*SETTINGS, "name", "description"}
 #: Changes of a network itself, and values that its segments have, too.
-_OF_NETWORK = {"name", "description", "admin_state_up", "port_security_enabled", "shared", "mtu", "dns_domain"}
+_OF_NETWORK = {
+    "name", "description", "admin_state_up", "port_security_enabled", "shared", "mtu", "qos_policy_id", "dns_domain",
+}  # fmt: skip
 _COPIED = (
     "name", "mtu", "project_id", "admin_state_up", "port_security_enabled", "needs_router", "physical_network", "vlan",
-    "dns_domain",
+    "qos_policy_id", "dns_domain",
 )  # fmt: skip
 
 #: Number of routes that DHCP delivers to a guest, as in Neutron.
@@ -68,9 +69,6 @@ DEFAULT_POOL = "default"
 MAX_COLLISIONS = 16
 
 _RANDOM = random.SystemRandom()
-
-#: Beginning of the names of bridges that are ours.
-_BRIDGE = "nlbr"
 
 _NO_SUBNET6: dict[str, Any] = {"cidr6": "", "subnet6": None, "subnet6_pool_id": None}
 
@@ -203,6 +201,9 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
     if network.project_id is not None:
         check_quota(uow, conf, network.project_id)
     _check_physical(uow, network)
+    qos.check(uow, context, network.qos_policy_id)
+    if network.qos_policy_id is None and not network.physical_network:
+        network.qos_policy_id = qos.default_of(uow, network.project_id or context.project_id)
     for _ in range(MAX_COLLISIONS):
         row = Network(**{**rows.values_of(network, Network), **_NO_SUBNET, **_NO_SUBNET6, "created_at": uow.now})
         row.bridge = _bridge(network.id)
@@ -225,12 +226,21 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
 def _check_physical(uow: UnitOfWork, network: NetworkRecord) -> None:
     """Raise `Conflict` if another network is the same VLAN of the physical network, or all that is untagged there."""
     if network.physical_network:
+        _check_qos(network.physical_network, network.qos_policy_id)
         same = (Network.physical_network == network.physical_network, Network.vlan.is_not_distinct_from(network.vlan))
         if other := uow.session.scalars(sa.select(Network.id).where(_WHOLE, *same)).first():
             where = "untagged" if network.vlan is None else f"VLAN {network.vlan}"
             raise exceptions.Conflict(
                 f"Network {other} is {where} of physical network {network.physical_network} already."
             )
+
+
+def _check_qos(physical_network: str | None, qos_policy_id: str | None) -> None:
+    """Raise `InvalidInput` for a QoS policy of a network whose ports bypass their hosts."""
+    if physical_network and qos_policy_id:
+        raise exceptions.InvalidInput(
+            reason=f"ports of physical network {physical_network} bypass their hosts, which cannot enforce a QoS policy"
+        )
 
 
 def _free_vni(uow: UnitOfWork, conf: cfg.ConfigOpts) -> int | None:
@@ -299,6 +309,10 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
     if changes.get("admin_state_up", row.admin_state_up) != row.admin_state_up:
         uow.publish(*map(FiltersChanged, _projects_on(uow, row.id)))
     segments = segments_of(uow, [row], lock=True).get(row.id, []) if row.is_segmented else []
+    if changes.get("qos_policy_id", row.qos_policy_id) != row.qos_policy_id:
+        _check_qos(row.physical_network, changes["qos_policy_id"])
+        qos.check(uow, context, changes["qos_policy_id"], row.qos_policy_id)
+        uow.publish(*(FiltersChanged(user) for link in (row, *segments) for user in _projects_on(uow, link.id)))
     is_remeasured = changes.get("mtu", row.mtu) != row.mtu
     if is_remeasured:
         _check_mtu([row, *segments], changes["mtu"])
@@ -326,7 +340,7 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
 def _unshare(uow: UnitOfWork, context: RequestContext, row: Network) -> None:
     """End that all projects use a network. One without a policy, as of older versions, becomes the caller's."""
     if row.project_id is None and not rbac.is_shared(uow, "network", row.id, None):
-        if not context.project_id or not row.bridge.startswith(_BRIDGE + row.id[:8]):
+        if not context.project_id or overlaps.is_of_operator(row):
             raise exceptions.Forbidden("The operator has made this network for all projects.")
         rbac.share(uow, "network", row.id, context.project_id)
     rbac.unshare(uow, "network", row.id)
@@ -474,8 +488,6 @@ def create_subnet(
     """Create a subnet of the network ``subnet.id``. Given values are checked, missing ones chosen. Raises a 400, or
     `Conflict`. Return the network, or the segment that has the subnet.
     """
-    # No project is named "". Its lock makes subnets come one by one, so that no two of them overlap.
-    quotas.lock(uow, "")
     row = locked_network(uow, context, subnet.id)
     if row.project_id is not None:
         _check_subnet_quota(uow, conf, row.project_id)
@@ -495,9 +507,8 @@ def create_subnet(
     subnet.host_routes = _host_routes(subnet.subnet_id or "", subnet.host_routes or [])
     if not context.is_admin:
         _check_range(conf, subnet.cidr)
-        _check_hosts(uow, subnet.cidr)
         _check_name_servers(uow, subnet)
-    _check_overlap(uow, context, row, subnet.cidr)
+    overlaps.check_subnet(uow, context, row, subnet.cidr)
     described = ("subnet_name", "subnet_description", "subnet_tags", "subnet_pool_id")
     for name in ("subnet_id", "cidr", "start", "end", "host_address", *described, *SETTINGS):
         setattr(row, name, getattr(subnet, name))
@@ -513,7 +524,7 @@ def _row_with_room(uow: UnitOfWork, conf: cfg.ConfigOpts, row: Network, version:
     for item in (row, *of_network):
         if not getattr(item, column):
             return item
-    if not row.bridge.startswith(_BRIDGE + row.id[:8]):
+    if overlaps.is_of_operator(row):
         raise exceptions.Conflict(
             f"Network {row.id} is the operator's bridge {row.bridge}, which has one subnet of each IP version."
         )
@@ -541,7 +552,7 @@ def _row_with_room(uow: UnitOfWork, conf: cfg.ConfigOpts, row: Network, version:
 
 
 def _bridge(network_id: str) -> str:
-    return _BRIDGE + network_id.replace("-", "")[:11]
+    return overlaps.BRIDGE + network_id.replace("-", "")[:11]
 
 
 def _create_subnet6(
@@ -562,9 +573,8 @@ def _create_subnet6(
         raise exceptions.HostRoutesExhausted(subnet_id=subnet.subnet_id, quota=MAX_HOST_ROUTES)
     if not context.is_admin:
         _check_range(conf, network.cidr6)
-        _check_hosts(uow, network.cidr6)
         _check_name_servers(uow, network)
-    _check_overlap(uow, context, row, network.cidr6)
+    overlaps.check_subnet(uow, context, row, network.cidr6)
     row.cidr6, row.subnet6, row.subnet6_id = network.cidr6, settings, subnet.subnet_id
     row.subnet6_pool_id = pool_id
     if ipv6.is_derived(settings):
@@ -579,84 +589,19 @@ def _create_subnet6(
 def _check_range(conf: cfg.ConfigOpts, cidr: str) -> None:
     wanted = ip.parse_network(cidr)
     ranges = ip.within(wanted, conf.network.project_ranges)
-    if not ranges:
-        raise exceptions.InvalidInput(
-            reason=f"this cloud has no IPv{wanted.version} addresses for networks of projects' own"
-        )
-    if not any(ip.is_subnet(wanted, item) for item in ranges):
+    if ranges and not any(ip.is_subnet(wanted, item) for item in ranges):
         raise exceptions.InvalidInput(reason=f"{cidr} is not within {', '.join(map(str, ranges))}, as subnets are here")
 
 
-def _check_hosts(uow: UnitOfWork, cidr: str) -> None:
-    """Raise an error for a range that machines of the cloud use: hosts would not reach its machines any more."""
-    wanted = ip.parse_network(cidr)
-    if any(ip.is_address(address) and ip.parse(address) in wanted for address in compute_nodes.addresses(uow)):
-        raise exceptions.InvalidInput(reason=f"{cidr} overlaps with addresses of this cloud's hosts")
-    for network in compute_nodes.networks_in_use(uow, wanted.version):
-        if network.overlaps(wanted):
-            raise exceptions.InvalidInput(
-                reason=f"{cidr} overlaps with a network that machines of this cloud use. Choose another range"
-            )
-
-
 def _check_name_servers(uow: UnitOfWork, subnet: NetworkRecord) -> None:
-    """Raise an error for a name server on a host: the host would send queries of guests to itself.
-
-    The gateway of each network is an address of each host.
-    """
-    gateways = uow.session.scalars(sa.select(Network.gateway).where(Network.gateway.in_(subnet.dns)))
-    own = {subnet.gateway, subnet.host_address, *gateways, *compute_nodes.addresses(uow)}
-    servers = list(subnet.dns)
-    if subnet.subnet6 is not None and subnet.subnet6.dns:
+    """Raise an error for a name server on a host: the host would send queries of guests to itself."""
+    own, servers = {subnet.gateway, subnet.host_address, *compute_nodes.addresses(uow)}, list(subnet.dns)
+    if subnet.subnet6 is not None:
         servers += subnet.subnet6.dns
-        own |= {ipv6.host_address(subnet)}
-        for other in uow.session.scalars(_around6(subnet.subnet6.dns)):
-            own |= {ipv6.host_address(rows.to_object(NetworkRecord, other))}
+        own.add(ipv6.host_address(subnet))
     for address in servers:
         if address in own:
             raise exceptions.InvalidInput(reason=f"name server {address} is the address of a host of this cloud")
-
-
-def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr: str) -> None:
-    """Raise an error if the range overlaps another network's. Only admins learn whose network it is."""
-    wanted = ip.parse_network(cidr)
-    column = Network.cidr if wanted.version == 4 else Network.cidr6
-    condition = _may_overlap(wanted) if isinstance(wanted, IPv4Network) else _may_overlap6(wanted)
-    query = sa.select(Network.name, column).where(condition, Network.id != row.id)
-    others = [(name, theirs) for name, theirs in uow.session.execute(query)]
-    others += uow.session.execute(sa.select(FloatingIpPool.name, FloatingIpPool.cidr).where(FloatingIpPool.cidr != ""))
-    for name, theirs in others:
-        if wanted.overlaps(ip.parse_network(theirs, strict=False)):
-            whose = f"of {name} ({theirs})" if context.is_admin else "choose a range that no network of this cloud has"
-            raise exceptions.InvalidInput(
-                reason=f"Requested subnet with cidr: {cidr} for network: {row.public_id} overlaps with another subnet, "
-                f"{whose}"
-            )
-
-
-def _may_overlap(wanted: IPv4Network) -> sa.ColumnElement[bool]:
-    """Build a condition that all networks within ``wanted``, or around it, meet: it compares texts by their index."""
-    around = [str(wanted.supernet(new_prefix=length)) for length in range(wanted.prefixlen + 1)]
-    octets = str(wanted.network_address).split(".")[: wanted.prefixlen // 8]
-    within = "".join(f"{octet}." for octet in octets)
-    return sa.or_(Network.cidr.in_(around), Network.cidr.startswith(within, autoescape=True) & (Network.cidr > ""))
-
-
-def _may_overlap6(wanted: IPv6Network) -> sa.ColumnElement[bool]:
-    """Build the same condition for IPv6. The text of an address is unambiguous until its first group of zeros."""
-    around = [str(wanted.supernet(new_prefix=length)) for length in range(wanted.prefixlen + 1)]
-    groups = wanted.network_address.exploded.split(":")[: wanted.prefixlen // 16]
-    known = itertools.takewhile(lambda group: group != "0000", groups)
-    within = "".join(f"{group.lstrip('0')}:" for group in known)
-    return sa.or_(Network.cidr6.in_(around), Network.cidr6.startswith(within, autoescape=True) & (Network.cidr6 > ""))
-
-
-def _around6(addresses: Sequence[str]) -> sa.Select[Network]:
-    """Build the query for networks whose IPv6 subnet has one of these addresses."""
-    whole = [ip.parse_network6(f"{address}/128") for address in addresses]
-    lengths = range(factory6.SHORTEST, factory6.LONGEST + 1)
-    around = {str(item.supernet(new_prefix=length)) for item in whole for length in lengths}
-    return sa.select(Network).where(Network.cidr6.in_(around))
 
 
 def _delete_subnet6(uow: UnitOfWork, row: Network) -> None:

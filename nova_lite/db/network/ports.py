@@ -20,7 +20,7 @@ from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.core.models import Port as Row
 from nova_lite.db.core.models import Router as RouterRow
 from nova_lite.db.core.statements import insert_unless_taken
-from nova_lite.db.network import builtin_networks, port_quota, security_groups
+from nova_lite.db.network import builtin_networks, port_quota, qos, security_groups
 from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
 from nova_lite.objects import ListQuery, Network, Port, ipv6
@@ -38,7 +38,7 @@ _FIELDS = tuple(name for name in rows.shared_fields(Port, Row) if name not in ("
 MAX_ADDRESS_PAIRS = 10
 
 #: Fields that decide what a port sends and receives.
-_OF_TRAFFIC = ("security_groups", "admin_state_up", "address_pairs", "port_security_enabled")
+_OF_TRAFFIC = ("security_groups", "admin_state_up", "address_pairs", "port_security_enabled", "qos_policy_id")
 
 #: Texts that name a port in DNS.
 _OF_DNS = ("dns_name", "dns_domain")
@@ -68,13 +68,14 @@ _QUERY = (
         Row.security_groups,
         Instance.project_id,
         Instance.security_groups,
-        Instance.host,
+        sa.func.coalesce(Instance.host, Row.bound_host),
         Instance.availability_zone,
         Instance.power_state,
         _ROUTER,
         NetworkRow.parent_id,
         NetworkRow.subnet_id,
         NetworkRow.subnet6_id,
+        NetworkRow.qos_policy_id,
         sa.func.coalesce(Instance.hostname, ""),
         sa.func.coalesce(NetworkRow.dns_domain, ""),
     )
@@ -167,7 +168,8 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
     is_secure = network.port_security_enabled if port.port_security_enabled is None else port.port_security_enabled
     if port.vnic_type != NORMAL:
         is_secure = bool(port.port_security_enabled)
-    _check_device_port(port.vnic_type, is_secure, port.admin_state_up)
+    _check_device_port(port.vnic_type, is_secure, port.admin_state_up, port.qos_policy_id)
+    qos.check(uow, context, port.qos_policy_id)
     if not is_secure and port.security_groups:
         raise exceptions.PortSecurityRequiredForGroups()
     if not is_secure and port.address_pairs:
@@ -187,19 +189,20 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "vnic_type": port.vnic_type,
         "dns_name": port.dns_name,
         "dns_domain": port.dns_domain,
+        "qos_policy_id": port.qos_policy_id,
         "created_at": uow.now,
     }
     _insert_on(uow, links, port, values)
     return get(uow, context, port.id)
 
 
-def _check_device_port(vnic_type: str, is_secure: bool, is_up: bool) -> None:
+def _check_device_port(vnic_type: str, is_secure: bool, is_up: bool, qos_policy_id: str | None) -> None:
     """Raise `InvalidInput` for what a host does not enforce on a device of a guest."""
-    if vnic_type != NORMAL and (is_secure or not is_up):
-        what = "security groups and addresses" if is_secure else "admin_state_up"
+    if vnic_type != NORMAL and (is_secure or not is_up or qos_policy_id):
+        what = "security groups and addresses" if is_secure else "a QoS policy" if is_up else "admin_state_up"
         raise exceptions.InvalidInput(
             reason=f"a port with binding:vnic_type {vnic_type} bypasses its host, which cannot enforce {what} there: "
-            "it has port_security_enabled false, and admin_state_up true"
+            "it has port_security_enabled false, admin_state_up true, and no qos_policy_id"
         )
 
 
@@ -329,9 +332,9 @@ def _address6(
 
 def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
     """Change ``name``, ``description``, ``admin_state_up``, ``security_groups`` (names or ids, the whole list),
-    ``address_pairs``, ``port_security_enabled``, ``dns_name``, ``dns_domain``, and of a port without a server
-    ``address``, ``address6``, ``segment_id``, ``device_id`` and ``device_owner``. Raises `PortInUse` and the errors of
-    `create`.
+    ``address_pairs``, ``port_security_enabled``, ``qos_policy_id``, ``dns_name``, ``dns_domain``, and of a port without
+    a server ``address``, ``address6``, ``segment_id``, ``device_id`` and ``device_owner``. Raises `PortInUse` and the
+    errors of `create`.
     """
     row = locked(uow, context, port_id)
     found = get(uow, context, port_id)
@@ -343,12 +346,18 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     if found.router_id is not None and changes.keys() & {"address", "address6", "mac_address", *_OF_TRAFFIC, *_DEVICE}:
         raise exceptions.RouterPort(port_id=port_id)
     if changes.keys() & set(_DEVICE):
-        if row.instance_uuid is not None:
+        if row.instance_uuid is not None or row.bound_host is not None:
             raise exceptions.PortInUse(port_id=port_id)
         row.device_id = _device_id(uow, changes.get("device_id", row.device_id))
         row.device_owner = changes.get("device_owner", row.device_owner)
     _check_security(found, changes)
-    _check_device_port(row.vnic_type, changes.get("port_security_enabled", False), changes.get("admin_state_up", True))
+    _check_device_port(
+        row.vnic_type,
+        changes.get("port_security_enabled", False),
+        changes.get("admin_state_up", True),
+        changes.get("qos_policy_id"),
+    )
+    qos.check(uow, context, changes.get("qos_policy_id", row.qos_policy_id), row.qos_policy_id)
     if "security_groups" in changes:
         row.security_groups = security_groups.names_of(uow, context, found.project_id, changes["security_groups"])
     if changes.get("mac_address", row.mac_address) != row.mac_address:
@@ -362,7 +371,7 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
         _move(uow, row, _choose_link(uow, row, wanted, changes), wanted, changes.get("address6"))
     if changes.keys() & {*_OF_TRAFFIC, *_OF_DNS}:
         uow.publish(FiltersChanged(found.project_id))
-    for name in changes.keys() & {"name", "description", "admin_state_up", *_OF_DNS}:
+    for name in changes.keys() & {"name", "description", "admin_state_up", "qos_policy_id", *_OF_DNS}:
         setattr(row, name, changes[name])
     row.updated_at = uow.now
     uow.session.flush()
@@ -455,7 +464,7 @@ def delete(uow: UnitOfWork, context: RequestContext, port_id: str) -> None:
         raise exceptions.RouterPort(port_id=port_id)
     if context.revision is not None:
         locked(uow, context, port_id)
-    free = (Row.id == port_id, Row.instance_uuid.is_(None))
+    free = (Row.id == port_id, Row.instance_uuid.is_(None), Row.bound_host.is_(None))
     if found.instance_uuid is not None or not uow.change(sa.delete(Row).where(*free)):
         raise exceptions.PortInUse(port_id=port_id)
 
@@ -468,7 +477,7 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
     made = []
     for values, names in zip(found, names_of, strict=True):
         owner, _, instance_project, _, host, zone, power_state, router_id, *of_link = values[len(_FIELDS) :]
-        parent_id, subnet_id, subnet6_id, hostname, network_domain = of_link
+        parent_id, subnet_id, subnet6_id, qos_network_policy_id, hostname, network_domain = of_link
         project_id = owner or instance_project
         fields = {name: _known(name, value) for name, value in zip(_FIELDS, values, strict=False)}
         link_id = fields["network_id"]
@@ -486,6 +495,7 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
                 power_state=power_state,
                 subnet_id=subnet_id or link_id,
                 subnet6_id=subnet6_id or ipv6.subnet_id(link_id),
+                qos_network_policy_id=qos_network_policy_id,
                 hostname=hostname,
                 network_domain=network_domain,
             )

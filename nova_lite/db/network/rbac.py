@@ -1,4 +1,4 @@
-"""Policies that let other projects use a project's network, subnet pool, address scope or address group.
+"""Policies that let other projects use a project's network, subnet pool, address scope, address group or QoS policy.
 
 A resource of this module's kinds is ``shared`` with a project if a policy names the project, or all projects.
 """
@@ -25,6 +25,7 @@ from nova_lite.db.core.models import (
     Instance,
     Network,
     Port,
+    QosPolicy,
     Router,
     SecurityGroup,
     SecurityGroupRule,
@@ -46,6 +47,7 @@ MODELS: Mapping[str, Any] = {
     "subnetpool": SubnetPool,
     "address_scope": AddressScope,
     "address_group": AddressGroup,
+    "qos_policy": QosPolicy,
 }
 
 
@@ -285,9 +287,19 @@ def _users_of_group(uow: UnitOfWork, group_id: str) -> set[str]:
     return set(uow.session.scalars(query.where(SecurityGroupRule.remote_address_group_id == group_id)))
 
 
+def users_of_qos_policy(uow: UnitOfWork, policy_id: str) -> set[str]:
+    """Return the projects whose networks, ports and floating addresses have the policy."""
+    owner = sa.func.coalesce(Port.project_id, Instance.project_id)
+    of_ports = sa.select(owner).outerjoin(Instance, Instance.uuid == Port.instance_uuid)
+    queries: list[sa.Select[Any]] = [of_ports.where(Port.qos_policy_id == policy_id)]
+    queries += [sa.select(model.project_id).where(model.qos_policy_id == policy_id) for model in (Network, FloatingIp)]
+    return {project_id or "" for query in queries for project_id in uow.session.scalars(query)}
+
+
 _USERS: Mapping[str, Callable[[UnitOfWork, str], set[str]]] = {
     "network": _users_of_network,
     "subnetpool": _users_of_pool,
     "address_scope": _users_of_scope,
     "address_group": _users_of_group,
+    "qos_policy": users_of_qos_policy,
 }

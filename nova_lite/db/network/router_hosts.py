@@ -37,9 +37,10 @@ _INTERFACES = sa.union_all(
 _NETWORKS = sa.select(*(getattr(NetworkRow, name) for name in _NETWORK_FIELDS)).where(
     NetworkRow.id.in_(sa.bindparam("ids", expanding=True))
 )
-#: Guests on networks that span hosts.
+#: Guests and services on networks that span hosts.
 _NEIGHBOURS = sa.select(Port.network_id, Port.mac_address, Port.address, Port.address6).where(
-    Port.network_id.in_(sa.bindparam("networks", expanding=True)), Port.instance_uuid.is_not(None)
+    Port.network_id.in_(sa.bindparam("networks", expanding=True)),
+    sa.or_(Port.instance_uuid.is_not(None), Port.bound_host.is_not(None)),
 )
 
 

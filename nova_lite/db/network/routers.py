@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections.abc import Collection
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -24,7 +24,7 @@ from nova_lite.db.core.models import FloatingIp, FloatingIpPool, Port, RbacPolic
 from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.core.models import Router as Row
 from nova_lite.db.core.statements import insert_unless_taken
-from nova_lite.db.network import builtin_networks, networks, port_quota, ports, rbac
+from nova_lite.db.network import builtin_networks, networks, overlaps, port_quota, ports, rbac
 from nova_lite.network import factory, local
 from nova_lite.objects import Network, Router, StaticRoute, ipv6
 from nova_lite.objects import Port as PortObject
@@ -100,10 +100,13 @@ def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: di
     unknown = changes.keys() - {*_UPDATABLE, *_OF_ROUTES}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a router cannot be changed")
-    if changes.get("pool_id", row.pool_id) != row.pool_id:
-        _check_pool(uow, context, changes["pool_id"])
+    pool_id, snat = changes.get("pool_id", row.pool_id), changes.get("enable_snat", row.enable_snat)
+    if pool_id != row.pool_id:
+        _check_pool(uow, context, pool_id)
         if row.pool_id is not None and _floating(uow, [item.id for item in _connected(uow, row.id, RouterInterface)]):
             raise exceptions.RouterGatewayInUseByFloatingIp(router_id=row.id, network_id=row.pool_id)
+    if pool_id is not None and (pool_id, snat) != (row.pool_id, row.enable_snat):
+        _check_gateway(uow, context, row, pool_id, snat)
     for name in changes.keys() & set(_UPDATABLE):
         setattr(row, name, changes[name])
     if changes.keys() & set(_OF_ROUTES):
@@ -123,28 +126,69 @@ def _changed_routes(uow: UnitOfWork, row: Row, changes: dict[str, Any]) -> list[
     wanted = [route for route in wanted if route not in changes.get("remove_routes", ())]
     if len(wanted) > MAX_ROUTES:
         raise exceptions.RoutesExhausted(router_id=row.id, quota=MAX_ROUTES)
-    subnets = [
-        subnet
-        for version, kind in _KINDS.items()
-        for network in _connected(uow, row.id, kind)
-        for subnet in _subnets(network, version)
-    ]
+    subnets = _connected_subnets(uow, row.id)
     for route in wanted:
         factory.host_route(route["destination"], route["nexthop"], version_of(route["nexthop"]))
         nexthop = ip.parse(route["nexthop"])
-        if not any(ip.is_machine(nexthop, subnet) for subnet, _ in subnets):
+        if not any(ip.is_machine(nexthop, subnet.range) for subnet in subnets):
             raise exceptions.InvalidRoutes(route=route, reason="the nexthop is not connected with router")
-        if route["nexthop"] in [gateway for _, gateway in subnets]:
+        if route["nexthop"] in [subnet.gateway for subnet in subnets]:
             raise exceptions.InvalidRoutes(route=route, reason="the nexthop is used by router")
     return [{"destination": route["destination"], "nexthop": route["nexthop"]} for route in wanted]
 
 
-def _subnets(network: Network, version: int) -> list[tuple[ip.Network, str | None]]:
-    """Return the subnets of a network, with their gateways, that an interface of this IP version connects."""
+class _Subnet(NamedTuple):
+    id: str
+    range: ip.Network
+    gateway: str | None
+
+
+def _connected_subnets(uow: UnitOfWork, router_id: str) -> list[_Subnet]:
+    """Return the subnets of a router's interfaces."""
+    return [
+        subnet
+        for version, kind in _KINDS.items()
+        for network in _connected(uow, router_id, kind)
+        for subnet in _subnets(network, version)
+    ]
+
+
+def _subnets(network: Network, version: int) -> list[_Subnet]:
+    """Return the subnets of a network that an interface of this IP version connects."""
+    subnet_id = ipv6.subnet_id_of(network, version)
     if version == 6:
-        return [(ip.parse_network6(network.cidr6), ipv6.gateway(network))]
+        return [_Subnet(subnet_id, ip.parse_network6(network.cidr6), ipv6.gateway(network))]
     of_operator = _subnets(network, 6) if network.cidr6 and network.subnet6 is None else []
-    return [(ip.parse_network4(network.cidr), network.gateway), *of_operator]
+    return [_Subnet(subnet_id, ip.parse_network4(network.cidr), network.gateway), *of_operator]
+
+
+def _check_gateway(uow: UnitOfWork, context: RequestContext, row: Row, pool_id: str, snat: bool) -> None:
+    """Check that the router's networks may have a gateway to an external network, with or without SNAT."""
+    subnets = _connected_subnets(uow, row.id)
+    _require_apart(_external(uow, pool_id), subnets)
+    if not snat:
+        overlaps.check_outside(uow, context, [(subnet.id, subnet.range) for subnet in subnets], row.id)
+
+
+def _external(uow: UnitOfWork, pool_id: str | None) -> list[_Subnet]:
+    """Return the subnet of an external network, if it has one. It gets none until the commit."""
+    if pool_id is None:
+        return []
+    pool = uow.session.get(FloatingIpPool, pool_id, with_for_update={"read": True}, populate_existing=True)
+    if pool is None or not pool.cidr:
+        return []
+    return [_Subnet(pool.subnet_id or pool.id, ip.parse_network4(pool.cidr), None)]
+
+
+def _require_apart(new: Collection[_Subnet], others: Collection[_Subnet]) -> None:
+    """Raise `InvalidInput` if a new subnet of a router overlaps another one."""
+    for subnet in new:
+        for other in others:
+            if subnet.range.overlaps(other.range):
+                raise exceptions.InvalidInput(
+                    reason=f"Cidr {subnet.range} of subnet {subnet.id} overlaps with cidr {other.range} of subnet "
+                    f"{other.id}"
+                )
 
 
 def delete(uow: UnitOfWork, context: RequestContext, router_id: str) -> None:
@@ -211,6 +255,10 @@ def add_interface(
             reason=f"port {known.id} has {f'the address {has}' if has else 'no address'}. The interface of a router "
             f"has the address of the subnet's gateway here, {gateway}"
         )
+    subnets = _subnets(rows.to_object(Network, network), version)
+    _require_apart(subnets, [*_connected_subnets(uow, row.id), *_external(uow, row.pool_id)])
+    if row.pool_id is not None and not row.enable_snat:
+        overlaps.check_outside(uow, context, [(subnet.id, subnet.range) for subnet in subnets], row.id)
     pools = _floating(uow, [network.id]) if version == 4 else set()
     if pools - {row.pool_id}:
         raise exceptions.Conflict(
@@ -349,7 +397,7 @@ def _require_unneeded(uow: UnitOfWork, row: Row, found: RouterInterface | Router
     version = 4 if isinstance(found, RouterInterface) else 6
     subnet_id = ipv6.subnet_id_of(network, version)
     nexthops = [ip.parse(route["nexthop"]) for route in _routes(row)]
-    if any(nexthop in subnet for nexthop in nexthops for subnet, _ in _subnets(network, version)):
+    if any(nexthop in subnet.range for nexthop in nexthops for subnet in _subnets(network, version)):
         raise exceptions.RouterInterfaceInUseByRoute(router_id=row.id, subnet_id=subnet_id)
     if version == 4 and _floating(uow, [found.network_id]):
         raise exceptions.RouterInterfaceInUseByFloatingIp(router_id=row.id, subnet_id=subnet_id)

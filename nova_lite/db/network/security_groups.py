@@ -28,12 +28,14 @@ from nova_lite.db.core.models import SecurityGroup as Row
 from nova_lite.db.core.models import SecurityGroupRule as RuleRow
 from nova_lite.db.core.statements import holds, insert_unless_taken
 from nova_lite.db.hosts import services
-from nova_lite.db.network import address_groups, guest_names, member_versions, router_hosts, spanning
+from nova_lite.db.network import address_groups, guest_names, member_versions, qos, router_hosts, spanning
 from nova_lite.db.network.member_versions import MemberCache, Members
 from nova_lite.db.servers import instances
 from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import (
     DEFAULT,
+    OPEN,
+    NetworkMembers,
     default_group,
     default_id,
     is_default,
@@ -507,9 +509,12 @@ _ROUTER = sa.func.coalesce(
 )
 _NETWORK_IS_UP = sa.select(Network.admin_state_up).where(Network.id == Port.network_id).scalar_subquery()
 _IS_UP = sa.and_(Port.admin_state_up == sa.true(), sa.true() == _NETWORK_IS_UP)
+_QOS = sa.func.coalesce(
+    Port.qos_policy_id, sa.select(Network.qos_policy_id).where(Network.id == Port.network_id).scalar_subquery()
+)
+_FLOATING_QOS = sa.select(FloatingIp.qos_policy_id).where(FloatingIp.port_id == Port.id).scalar_subquery()
 _REVISED = sa.select(Network.revised).where(Network.id == Port.network_id).scalar_subquery()
-_PORTS = sa.select(
-    Port.instance_uuid,
+_PORT_COLUMNS = (
     Port.id,
     Port.security_groups,
     _FLOATING,
@@ -519,19 +524,29 @@ _PORTS = sa.select(
     _REVISED,
     Port.port_security_enabled,
     Port.address_pairs,
-).where(Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True)))
+    _QOS,
+    _FLOATING_QOS,
+)
+_PORTS = sa.select(Port.instance_uuid, *_PORT_COLUMNS).where(
+    Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True))
+)
+#: Ports that services have on hosts.
+_BOUND = sa.select(Port.bound_host, Port.project_id, *_PORT_COLUMNS).where(
+    Port.bound_host.in_(sa.bindparam("hosts", expanding=True))
+)
 #: Names of groups as text of their column: few distinct values occur in many rows.
 _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
-#: Addresses by project and list of groups, all in one row: reading a row takes longer than parsing an address.
+#: Addresses by project, list of groups and network, all in one row: reading a row takes longer than parsing an address.
 _ADDRESSES = (
     sa.select(
         Instance.project_id,
         _NAMES,
+        Port.network_id,
         *(sa.func.aggregate_strings(item, " ") for item in (Port.address, Port.address6)),
     )
     .join(Instance, Instance.uuid == Port.instance_uuid)
     .where(Instance.project_id.in_(sa.bindparam("projects", expanding=True)), Instance.deleted == sa.false())
-    .group_by(Instance.project_id, _NAMES)
+    .group_by(Instance.project_id, _NAMES, Port.network_id)
 )
 
 
@@ -555,7 +570,8 @@ class _Server(NamedTuple):
 class _Port(NamedTuple):
     """An interface. ``groups``: names, if it has groups of its own; ``floating``: the floating address that leads to
     it; ``router_id``: the router of its network, if any; ``is_up``: it and its network are up; ``is_revised``: its
-    network's settings have changed; ``is_secure``: it has port security; ``pairs``: its address pairs.
+    network's settings have changed; ``is_secure``: it has port security; ``pairs``: its address pairs; ``qos`` and
+    ``floating_qos``: QoS policies of it and of its floating address.
     """
 
     id: str
@@ -567,6 +583,8 @@ class _Port(NamedTuple):
     is_revised: bool
     is_secure: bool
     pairs: list[dict[str, str]] | None
+    qos: str | None
+    floating_qos: str | None
 
 
 def filters(
@@ -590,6 +608,7 @@ def filters_together(
     hosts = {item.host for item in questions}
     servers, read_at = _servers(uow, hosts)
     ports = _ports(uow, {uuid for concerned in servers.values() for uuid in concerned})
+    bound = _add_bound(uow, servers, ports)
     asked = [_asked(question, servers[question.host]) for question in questions]
     groups = _concerned(uow, [server for item in asked for server in item], ports)
     by_name = {(group.project_id, group.name): group for group in groups}
@@ -607,16 +626,26 @@ def filters_together(
     known = router_hosts.networks(uow, {network_id for ids in revised.values() for network_id in ids})
     named = {item.host: _named_projects(item, servers[item.host]) for item in questions}
     names = guest_names.by_project(uow, {project for projects in named.values() for project in projects}, names_cache)
+    used = {policy for mine in ports.values() for port in mine for policy in (port.qos, port.floating_qos) if policy}
+    limits = qos.limits(uow, used)
     for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
-        told.groups |= {group.id: complete[group.id] for group in named_by_rules}
+        here = [port for uuid in servers[question.host] for port in ports.get(uuid, ())]
+        reached = {port.network_id for port in here}
+        reached |= {network.id for router in routed[question.host] for network in router.networks}
+        told.groups |= {group.id: _reached(complete[group.id], reached) for group in named_by_rules}
+        if open_ports := bound.intersection(told.instances):
+            told.groups[OPEN.id] = OPEN
+            told.instances |= {port_id: [OPEN.id] for port_id in open_ports}
         told.floating = _floating(servers[question.host], ports)
         told.peers = peers[question.host]
         told.routers = routed[question.host]
         told.networks = {network_id: known[network_id] for network_id in revised[question.host] if network_id in known}
-        here = [port for uuid in servers[question.host] for port in ports.get(uuid, ())]
         told.pairs = {port.id: port.pairs for port in here if port.pairs}
         told.unfiltered = sorted(port.id for port in here if port.is_up and not port.is_secure)
-        reached = {port.network_id for port in here} | {link.id for router in told.routers for link in router.networks}
+        told.qos = {port.id: limits[port.qos] for port in here if port.qos in limits}
+        told.floating_qos = {
+            port.floating: limits[port.floating_qos] for port in here if port.floating and port.floating_qos in limits
+        }
         told.names = guest_names.on_networks(names, named[question.host], reached)
         told.read_at = read_at
     return answers
@@ -642,6 +671,17 @@ def _ports(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, list[_Port]]:
     found: dict[str, list[_Port]] = {}
     for instance_uuid, *columns in uow.rows(_PORTS, {"uuids": uuids}).all() if uuids else ():
         found.setdefault(instance_uuid, []).append(_Port(*columns))
+    return found
+
+
+def _add_bound(uow: UnitOfWork, servers: dict[str, dict[str, _Server]], ports: dict[str, list[_Port]]) -> set[str]:
+    """Add the ports that services have on these hosts, each like a server with the port's id. Return their ids."""
+    found = set()
+    for host, project_id, *columns in uow.rows(_BOUND, {"hosts": sorted(servers)}).all():
+        port = _Port(*columns)
+        servers[host][port.id] = _Server(port.id, project_id, [], True)
+        ports[port.id] = [port._replace(groups=None)]
+        found.add(port.id)
     return found
 
 
@@ -692,21 +732,36 @@ def _with_members(
     projects = {group.project_id for group in groups.values()}
     members = member_versions.through(uow, projects, cache, _members_by_name)
     return {
-        group.id: msgspec.structs.replace(group, members=members[group.project_id].get(group.name, []))
+        group.id: msgspec.structs.replace(
+            group,
+            members_by_network={
+                network_id: NetworkMembers(members=addresses)
+                for network_id, addresses in members[group.project_id].get(group.name, {}).items()
+            },
+        )
         for group in groups.values()
     }
 
 
+def _reached(group: SecurityGroup, network_ids: Collection[str]) -> SecurityGroup:
+    """Return a group with its members on these networks."""
+    found = {key: item for key, item in (group.members_by_network or {}).items() if key in network_ids}
+    return msgspec.structs.replace(group, members_by_network=found)
+
+
 def _members_by_name(uow: UnitOfWork, projects: Collection[str]) -> dict[str, Members]:
-    """Return the sorted addresses of the members of all groups of these projects, by project and name of the group."""
-    found: dict[str, dict[str, list[str]]] = {project_id: {} for project_id in projects}
-    for project_id, names, *addresses in uow.rows(_ADDRESSES, {"projects": projects}).all():
+    """Return the sorted addresses of the members of all groups of these projects, by project, name of the group, and
+    network.
+    """
+    found: dict[str, dict[str, dict[str, list[str]]]] = {project_id: {} for project_id in projects}
+    for project_id, names, network_id, *addresses in uow.rows(_ADDRESSES, {"projects": projects}).all():
         told = [address for item in addresses if item is not None for address in item.split(" ")]
         for name in json.loads(names):
-            found[project_id].setdefault(name, []).extend(told)
-    for by_name in found.values():
-        for members in by_name.values():
-            members.sort()
+            found[project_id].setdefault(name, {}).setdefault(network_id, []).extend(told)
+    for members in (
+        members for by_name in found.values() for by_network in by_name.values() for members in by_network.values()
+    ):
+        members.sort()
     return {**found}
 
 
@@ -740,7 +795,9 @@ def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) 
     query = query.where(Instance.host.is_not(None))
     down = sa.select(Service.host).where(Service.binary == services.COMPUTE, Service.up.is_(False))
     query = query.where(Instance.host.not_in(down))
-    return sorted(host for host in uow.session.scalars(query.distinct()) if host is not None)
+    bound = sa.select(Port.bound_host).where(Port.project_id.in_(whole), Port.bound_host.is_not(None))
+    found = {*uow.session.scalars(query.distinct()), *uow.session.scalars(bound.distinct())}
+    return sorted(host for host in found if host is not None)
 
 
 # --- rows

@@ -25,8 +25,21 @@ def _ends(*columns: Any) -> sa.Select[Any]:
     return query.where(NetworkRow.vni.is_not(None)).distinct()
 
 
+def _bound_ends(*columns: Any) -> sa.Select[Any]:
+    """Select the same for ports that services have on hosts."""
+    query = sa.select(*columns).select_from(Port).join(NetworkRow, NetworkRow.id == Port.network_id)
+    query = query.join(ComputeNode, ComputeNode.host == Port.bound_host)
+    return query.where(NetworkRow.vni.is_not(None)).distinct()
+
+
 _MINE = _ends(Port.network_id, ComputeNode.host).where(ComputeNode.host.in_(sa.bindparam("hosts", expanding=True)))
 _ENDS = _ends(Port.network_id, ComputeNode.id, ComputeNode.host).where(
+    Port.network_id.in_(sa.bindparam("networks", expanding=True))
+)
+_BOUND_MINE = _bound_ends(Port.network_id, ComputeNode.host).where(
+    Port.bound_host.in_(sa.bindparam("hosts", expanding=True))
+)
+_BOUND_ENDS = _bound_ends(Port.network_id, ComputeNode.id, ComputeNode.host).where(
     Port.network_id.in_(sa.bindparam("networks", expanding=True))
 )
 #: A query of its own: `_ENDS` would read the same inventory once for each port.
@@ -42,7 +55,9 @@ def peers(
 
     ``routed``: routers by host. Each host of a router has all of its networks that span hosts.
     """
-    mine = {(network_id, host) for network_id, host in uow.rows(_MINE, {"hosts": hosts}).all()}
+    mine = {
+        (network_id, host) for query in (_MINE, _BOUND_MINE) for network_id, host in uow.rows(query, {"hosts": hosts})
+    }
     together = _connected(routed)
     mine |= {(network.id, host) for host, routers in routed.items() for network in _spanning(routers)}
     ends = _reached(uow, {end for network_id, _ in mine for end in together.get(network_id, {network_id})})
@@ -66,7 +81,8 @@ def _connected(routed: Mapping[str, Collection[HostRouter]]) -> dict[str, set[st
 
 def _reached(uow: UnitOfWork, networks: Collection[str]) -> dict[str, list[tuple[str, str]]]:
     """Return, by network, tunnel addresses with their hosts, in order. Hosts that reported none are left out."""
-    ends = uow.rows(_ENDS, {"networks": networks}).all() if networks else []
+    values = {"networks": networks}
+    ends = {tuple(row) for query in (_ENDS, _BOUND_ENDS) for row in uow.rows(query, values)} if networks else set()
     nodes = {node_id for _, node_id, _ in ends}
     reached = dict(uow.rows(_REACHED, {"nodes": nodes}).tuples().all()) if nodes else {}
     found: dict[str, list[tuple[str, str]]] = {network_id: [] for network_id, _, _ in ends}
@@ -92,4 +108,6 @@ def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) 
         return []
     query = _ends(ComputeNode.host).where(Port.network_id.in_(networks))
     down = sa.select(Service.host).where(Service.binary == services.COMPUTE, Service.up.is_(False))
-    return sorted(uow.session.scalars(query.where(ComputeNode.host.not_in(down))))
+    found = {*uow.session.scalars(query.where(ComputeNode.host.not_in(down)))}
+    bound = _bound_ends(ComputeNode.host).where(Port.network_id.in_(networks), ComputeNode.host.not_in(down))
+    return sorted(found.union(uow.session.scalars(bound)))

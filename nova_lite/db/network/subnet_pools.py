@@ -1,7 +1,6 @@
 """Subnet pools: prefixes from which subnets get theirs.
 
-A host has one routing table for all networks. So a pool may name any prefixes, and gives only such that no network of
-the cloud has yet, and members only such within ``[network] project_ranges``.
+A pool may name any prefixes. It gives each prefix once, and members only such within ``[network] project_ranges``.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import if_match, quotas, rows
 from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.core.models import FloatingIpPool, Network
+from nova_lite.db.core.models import Network
 from nova_lite.db.core.models import SubnetPool as Row
-from nova_lite.db.hosts import compute_nodes
 from nova_lite.db.network import address_scopes, rbac
 from nova_lite.network import factory
 from nova_lite.objects import NetworkRecord, SubnetPool
@@ -220,8 +218,8 @@ def take_prefix(
 ) -> str:
     """Return the prefix of a new subnet from a pool: the requested ``cidr`` or ``cidr6``, or the first free one.
 
-    The caller keeps other subnets from being created meanwhile. Raises `SubnetPoolNotFound`, `SubnetAllocationError`,
-    `SubnetPoolInvalid` for another length, or `SubnetPoolQuotaExceeded`.
+    The pool stays locked. Raises `SubnetPoolNotFound`, `SubnetAllocationError`, `SubnetPoolInvalid` for another length,
+    or `SubnetPoolQuotaExceeded`.
     """
     row = uow.session.get(Row, pool_id, with_for_update=True, populate_existing=True)
     own = row is not None and (context.is_admin or row.project_id == context.project_id)
@@ -234,6 +232,7 @@ def take_prefix(
             neutron_type="BadRequest",
         )
     prefixes = [ip.parse_network(prefix) for prefix in row.prefixes]
+    taken = _taken(uow, row, network)
     wanted: ip.Network
     if cidr:
         try:
@@ -241,12 +240,15 @@ def take_prefix(
         except ValueError as error:
             raise exceptions.InvalidInput(reason=f"{cidr!r} is not an IPv{version} network: {error}") from error
         _check_length(row, wanted.prefixlen)
-        if not any(ip.is_subnet(wanted, prefix) for prefix in prefixes):
+        if (
+            not any(ip.is_subnet(wanted, prefix) for prefix in prefixes)
+            or _first_free([wanted], taken, wanted.prefixlen) is None
+        ):
             raise exceptions.SubnetAllocationError(reason=f"{wanted} is not available in subnet pool {row.id}")
     else:
         length = row.default_prefixlen if subnet.prefixlen is None else subnet.prefixlen
         _check_length(row, length)
-        found = _first_free(_usable(conf, context, prefixes), _taken(uow, context, version), length)
+        found = _first_free(_usable(conf, context, prefixes), taken, length)
         if found is None:
             raise exceptions.SubnetAllocationError(
                 reason=f"Insufficient prefix space to allocate subnet size /{length}"
@@ -277,7 +279,7 @@ def _usable(conf: cfg.ConfigOpts, context: RequestContext, prefixes: list[ip.Net
     return [
         min(prefix, item, key=_size)
         for prefix in prefixes
-        for item in ip.within(prefix, conf.network.project_ranges)
+        for item in ip.within(prefix, conf.network.project_ranges) or [prefix]
         if prefix.overlaps(item)
     ]
 
@@ -286,19 +288,14 @@ def _size(network: ip.Network) -> int:
     return network.num_addresses
 
 
-def _taken(uow: UnitOfWork, context: RequestContext, version: int) -> list[tuple[int, int]]:
-    """Return first and last address of ranges that a new subnet must not have, in order and apart."""
-    column = Network.cidr if version == 4 else Network.cidr6
-    query = sa.union_all(sa.select(column).where(column != ""), sa.select(FloatingIpPool.cidr))
-    networks = [ip.parse_network(cidr, strict=False) for cidr in uow.session.scalars(query) if cidr]
-    found = [(int(item[0]), int(item[-1])) for item in networks if item.version == version]
-    if not context.is_admin:
-        hosts = [ip.parse(address) for address in compute_nodes.addresses(uow) if ip.is_address(address)]
-        found += [(int(host), int(host)) for host in hosts if host.version == version]
-        used = compute_nodes.networks_in_use(uow, version)
-        found += [(int(network[0]), int(network[-1])) for network in used]
+def _taken(uow: UnitOfWork, row: Row, network: Network) -> list[tuple[int, int]]:
+    """Return first and last address of the subnets of the pool and of the network, in order and apart."""
+    column = Network.cidr if row.ip_version == 4 else Network.cidr6
+    same = sa.or_(Network.id == network.public_id, Network.parent_id == network.public_id)
+    own = uow.session.scalars(sa.select(column).where(same, column != ""))
+    found = [ip.parse_network(cidr) for cidr in (*own, *(cidr for _, cidr in _subnets(uow, row.id)))]
     apart: list[tuple[int, int]] = []
-    for first, last in sorted(found):
+    for first, last in sorted((int(item[0]), int(item[-1])) for item in found):
         if apart and first <= apart[-1][1]:
             apart[-1] = (apart[-1][0], max(last, apart[-1][1]))
         else:

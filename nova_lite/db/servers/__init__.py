@@ -16,6 +16,7 @@
 - `console_tokens`: console tokens
 - `tpms`, `disk_keys`: keys of TPMs and of encrypted disks
 - `points`: snapshot points of servers
+- `clones`: creates that wait for the disk of their source
 - `shares`: shares of projects and of servers
 - `fencing`: fencing records that a host may remove
 - `newer_domains`: servers whose guest is newer than their row

@@ -423,23 +423,31 @@ def list_(
         raise
 
 
-def at_address(uow: UnitOfWork, address: str) -> list[Instance]:
-    """Return instances with an interface of this address."""
-    port = models.Port
-    query = sa.select(models.Instance).join(port, port.instance_uuid == models.Instance.uuid)
-    query = query.where(port.address == address, ~models.Instance.deleted).order_by(models.Instance.id)
-    return to_objects(uow, uow.session.scalars(query).all())
+def at_address(uow: UnitOfWork, address: str, network_id: str | None = None) -> list[Instance]:
+    """Return instances with an interface of this address, on this network if one is named."""
+    query = _with_interface(sa.select(models.Instance), address, network_id)
+    return to_objects(
+        uow, uow.session.scalars(query.where(~models.Instance.deleted).order_by(models.Instance.id)).all()
+    )
 
 
-def at_host(uow: UnitOfWork, host: str, address: str | None, instance_uuid: str | None) -> list[Instance]:
+def at_host(
+    uow: UnitOfWork, host: str, address: str | None, instance_uuid: str | None, network_id: str | None = None
+) -> list[Instance]:
     """Return the instances at this host with an interface of this address, or with this uuid."""
-    row, port = models.Instance, models.Port
+    row = models.Instance
     query = sa.select(row).where(~row.deleted, is_at(host)).order_by(row.id)
     if address is not None:
-        query = query.join(port, port.instance_uuid == row.uuid).where(port.address == address)
+        query = _with_interface(query, address, network_id)
     else:
         query = query.where(row.uuid == instance_uuid)
     return to_objects(uow, uow.session.scalars(query).all())
+
+
+def _with_interface(query: sa.Select[Any], address: str, network_id: str | None) -> sa.Select[Any]:
+    port = models.Port
+    query = query.join(port, port.instance_uuid == models.Instance.uuid).where(port.address == address)
+    return query if network_id is None else query.where(port.network_id == network_id)
 
 
 def on_hosts(uow: UnitOfWork, hosts: list[str]) -> list[HostedInstance]:

@@ -75,20 +75,23 @@ def remove(instance: Instance, state: PointState) -> None:
 
 def check(uow: UnitOfWork, instance: Instance) -> None:
     """Raise `PointsNotSupported` if a point of the server lacks a part of its disks."""
-    flavor, devices = msgspec.convert(instance.flavor, Flavor), block_devices.of(instance)
-    reason = None
-    if traits.POINTS not in compute_nodes.traits_of_host(uow, instance):
-        reason = "its host cannot make any"
-    elif disk_keys.are_used(instance):
-        reason = "its disk is encrypted"
-    elif volumes(devices):
-        reason = "it has volumes, whose data no point contains. Detach them"
-    elif ephemeral_gb(flavor, devices) or swap_mb(flavor, devices):
-        reason = "it has an ephemeral disk or a swap disk, whose data no point contains"
-    elif instance.site_role is not None:
-        reason = "it is replicated to another site"
+    reason = obstacle(uow, instance, traits.POINTS)
     if reason is not None:
         raise exceptions.PointsNotSupported(instance_id=instance.uuid, reason=reason)
+
+
+def obstacle(uow: UnitOfWork, instance: Instance, trait: str) -> str | None:
+    """Return why the root disk is not all of the server's data, or why its host, without ``trait``, cannot keep it."""
+    flavor, devices = msgspec.convert(instance.flavor, Flavor), block_devices.of(instance)
+    if trait not in compute_nodes.traits_of_host(uow, instance):
+        return "its host cannot do that"
+    if disk_keys.are_used(instance):
+        return "its disk is encrypted"
+    if volumes(devices):
+        return "it has volumes, whose data would be missing. Detach them"
+    if ephemeral_gb(flavor, devices) or swap_mb(flavor, devices):
+        return "it has an ephemeral disk or a swap disk, whose data would be missing"
+    return None if instance.site_role is None else "it is replicated to another site"
 
 
 def check_memory(instance: Instance) -> None:

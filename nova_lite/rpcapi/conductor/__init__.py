@@ -44,7 +44,7 @@ from nova_lite.rpcapi.conductor.volume_types import VolumeTypesRPC
 from nova_lite.rpcapi.conductor.wings import WingsRPC
 
 #: Newest version of the conductor's methods.
-VERSION = "2.0"
+VERSION = "2.1"
 
 
 @rpc.service("conductor", version=VERSION)

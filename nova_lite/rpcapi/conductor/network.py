@@ -71,7 +71,8 @@ class NetworkRPC(Protocol):
     def network_object_list(
         self, context: RequestContext, kind: str, ids: list[str] | None = None
     ) -> list[NetworkObject]:
-        """Return the ``subnetpools``, ``address_scopes``, ``address_groups`` or ``rbac_policies`` of a project.
+        """Return the ``subnetpools``, ``address_scopes``, ``address_groups``, ``rbac_policies`` or ``policies`` (QoS)
+        of a project.
 
         ``ids``: only of these, if they are there. The list includes resources that other projects share with it, but
         only own policies. Admins get all.
@@ -87,7 +88,8 @@ class NetworkRPC(Protocol):
     ) -> NetworkObject:
         """Set fields of a resource of the caller's own.
 
-        ``add`` and ``remove`` change prefixes and addresses by parts.
+        ``add`` and ``remove`` change prefixes and addresses by parts. ``add_rule``, ``change_rule`` and
+        ``remove_rule`` change rules of a QoS policy.
         """
 
     @rpc.delete(rpc.API)

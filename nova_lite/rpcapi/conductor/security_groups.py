@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Annotated, Protocol
 
 from nova_lite import rpc
 from nova_lite.base.context import RequestContext
@@ -87,11 +87,14 @@ class SecurityGroupsRPC(Protocol):
         host: str,
         instance_uuids: list[str],
         known: dict[str, str] | None = None,
+        known_members: Annotated[dict[str, dict[str, str]] | None, rpc.Since("2.1", optional=True)] = None,
     ) -> PortFilters:
         """Return the current security group rules for these instances, and floating addresses and routers of the
         host's own.
 
         ``host`` may ask about all instances whose interfaces it has. Instances that do not concern the host are in no
-        group. ``known``: digests of the members that the host knows, by id of their large group. Such a group may have
-        changes only (`SecurityGroup.base`).
+        group. ``known_members``: digests of the large lists of members that the host knows, by group (`NAMES`: names
+        of guests) and network. Such a list may have changes only (`NetworkMembers.base`). None: a host of an older
+        version. It gets members without their networks (`SecurityGroup.members`), always all of them, and no names.
+        ``known``: from such hosts, ignored.
         """

@@ -126,11 +126,12 @@ class ServersRPC(Protocol):
         """Delete the password that the guest posted."""
 
     @rpc.read(rpc.API, from_guests=True)
-    def instances_at_address(self, context: RequestContext, address: str) -> list[Instance]:
-        """Return the instances with an interface of this address, of all projects: one for each network that has the
-        address.
+    def instances_at_address(
+        self, context: RequestContext, address: str, network_id: str | None = None
+    ) -> list[Instance]:
+        """Return the instances with an interface of this address on this network or segment.
 
-        For the metadata service.
+        None: on any network of any project. For the metadata service.
         """
 
     @rpc.change(rpc.API, priority=Priority.READ, from_guests=True)
@@ -139,10 +140,16 @@ class ServersRPC(Protocol):
 
     @rpc.read(rpc.METADATA, own="host", from_guests=True)
     def metadata_instances(
-        self, context: RequestContext, host: str, address: str | None, instance_uuid: str | None
+        self,
+        context: RequestContext,
+        host: str,
+        address: str | None,
+        instance_uuid: str | None,
+        network_id: str | None = None,
     ) -> list[Instance]:
-        """Return the instances at ``host`` with an interface of this address, or with this uuid: for each network one.
+        """Return the instances at ``host`` with an interface of this address, or with this uuid.
 
+        ``network_id``: only the interface on this network or segment counts; None: those on any network.
         An instance is at its host, and at each host where it has a claim, such as the destination of a move.
         """
 

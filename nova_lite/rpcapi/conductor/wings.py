@@ -12,16 +12,18 @@ from nova_lite.base.context import RequestContext
 
 
 class WingsRPC(Protocol):
-    """Methods of wings. ``arguments``: plain values, by the names of the method's arguments."""
+    """Methods of wings. ``name``: of the method. ``arguments``: plain values, by the names of its arguments."""
 
     @rpc.read(rpc.API)
-    def wing_read(self, context: RequestContext, wing: str, method: str, arguments: dict[str, Any]) -> Any:
+    def wing_read(self, context: RequestContext, wing: str, name: str, arguments: dict[str, Any]) -> Any:
         """Return what a method of a wing reads for a user. Like the next ones, raises `NotServed` without the wing."""
 
     @rpc.change(rpc.API)
-    def wing_change(self, context: RequestContext, wing: str, method: str, arguments: dict[str, Any]) -> Any:
+    def wing_change(self, context: RequestContext, wing: str, name: str, arguments: dict[str, Any]) -> Any:
         """Carry out a user's change."""
 
     @rpc.report(rpc.COMPUTE, own="host")
-    def wing_report(self, context: RequestContext, host: str, wing: str, report: Any) -> Any:
-        """Record what the wing of a host reports, and return what it has to do."""
+    def wing_report(
+        self, context: RequestContext, host: str, wing: str, report: Any, timeout: rpc.Timeout = None
+    ) -> Any:
+        """Record what the wing of a host reports, and return what it has to do. ``timeout``: seconds."""

@@ -43,6 +43,7 @@ from nova_lite.virt.libvirt.disks.volume_copies import VolumeCopies
 from nova_lite.virt.libvirt.disks.volume_files import VolumeFiles
 from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
 from nova_lite.virt.libvirt.domain.agents import GuestCrashDumps, GuestPasswords
+from nova_lite.virt.libvirt.domain.clones import GuestClones
 from nova_lite.virt.libvirt.domain.cold_moves import ColdMoves
 from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.domain.diagnostics import GuestCounters
@@ -66,6 +67,7 @@ from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers
 from nova_lite.virt.libvirt.net.networks import HostNetworks
 from nova_lite.virt.libvirt.net.plugging import GuestSide, HostFilters, HostSide, NetworkParts
+from nova_lite.virt.libvirt.net.qos import HostQos
 from nova_lite.virt.libvirt.net.routers import HostRouters
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
@@ -121,7 +123,7 @@ class LibvirtDriver(ComputeDriver):
     def _make_network(self) -> NetworkParts:
         records, path = self._records, self._records.instances_path
         networks = HostNetworks(self.conf, self._connection, self.host)
-        anti_spoofing, firewall = AntiSpoofing(self.host), PortFirewall(self.conf, self.host, path)
+        anti_spoofing, firewall = AntiSpoofing(self.host), PortFirewall(self.conf, self.host, path, networks.numbers)
         parts = NetworkParts(
             networks=networks,
             anti_spoofing=anti_spoofing,
@@ -129,6 +131,7 @@ class LibvirtDriver(ComputeDriver):
             tunnels=Tunnels(self.conf, self.host, path),
             routers=HostRouters(networks, self.host, path),
             records=GuestInterfaces(records, networks, anti_spoofing, firewall),
+            qos=HostQos(self.host, path),
         )
         devices = InterfaceDevices(self._connection, self.conf.libvirt.device_detach_timeout)
         self.networks = HostSide(self._context, parts)
@@ -155,7 +158,7 @@ class LibvirtDriver(ComputeDriver):
         self._peers = MigrationPeers(self.conf, self.host, self._records)
         marks = PoolMarks(self._rbd, self.host) if pool.is_used else Marks(self._records.instances_path, self.host)
         moved = MovedDisks(self.conf, self._disks, self._cache, self._qemu_img, pool, context.timing)
-        launcher = Launcher(context, self.machine, networks, self._consoles, self._secrets)
+        launcher = Launcher(context, self.machine, self._consoles, self._secrets)
         self._rescue_boot = RescueBoot(self._connection, self._domains, self._records, self._disks, pool)
         power = GuestPower(context, launcher, self._rescue_boot, self._events)
         left = LeftDisksFinder(self._records, marks, pool if pool.is_used else None)
@@ -173,6 +176,7 @@ class LibvirtDriver(ComputeDriver):
         )
         self.images, self.shares = CachedImages(context, self._cache, pool), GuestShares(context)
         self.points = GuestPoints(context, launcher, self._freezer, self.backups, self.tpms, self._qemu_img, self._room)
+        self.clones = GuestClones(context, self._cache, self._qemu_img, self.snapshots, self.backups)
         self.shared_disks, self.disk_checks = SharedDisks(context, marks), DiskChecks(context)
 
     def _make_volumes(self) -> None:

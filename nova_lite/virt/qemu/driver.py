@@ -18,6 +18,7 @@ from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.host import kvm
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.guest_interfaces import GuestInterfaces
+from nova_lite.virt.libvirt.net.qos import HostQos
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.records import Records, file_errors
 from nova_lite.virt.qemu.command_line import Setting
@@ -63,8 +64,9 @@ class QemuDriver(ComputeDriver):
         self.snapshots = GuestSnapshots(self._host, qemu_img, room)
         anti_spoofing, firewall = AntiSpoofing(host), PortFirewall(conf, host, records.instances_path)
         interfaces = GuestInterfaces(records, bridges, anti_spoofing, firewall)
-        self.networks = HostSide(records, bridges, anti_spoofing, firewall, interfaces)
-        self.filters = HostFilters(anti_spoofing, firewall, interfaces)
+        qos = HostQos(host, records.instances_path)
+        self.networks = HostSide(records, bridges, anti_spoofing, firewall, interfaces, qos)
+        self.filters = HostFilters(anti_spoofing, firewall, interfaces, qos)
         devices = Devices(self._host)
         self.volumes = GuestVolumes(self._host, devices, disks)
         self.interfaces = GuestSide(self._host, devices, self.networks)

@@ -18,7 +18,8 @@ _VERSION = re.compile(r"version (\d+)\.(\d+)\.(\d+)")
 def traits_of(host: Host) -> list[str]:
     """Return the traits of a host. A microvm has no clock that a kernel could measure without KVM."""
     microvm = {traits.MICROVM} if host.setting.virt_type == kvm.KVM else set()
-    return sorted({*traits.ALWAYS, traits.MULTIATTACH, traits.of_bus(guest.VIRTIO), *host.conf.custom_traits, *microvm})
+    always = {*traits.ALWAYS, traits.MULTIATTACH, traits.REALMS, traits.of_bus(guest.VIRTIO)}
+    return sorted(always.union(host.conf.custom_traits, microvm))
 
 
 @dataclasses.dataclass(eq=False)

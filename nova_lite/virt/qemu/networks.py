@@ -20,6 +20,7 @@ from nova_lite.virt import abilities, images
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.guest_interfaces import GuestInterfaces
 from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
+from nova_lite.virt.libvirt.net.qos import HostQos
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.records import Records, file_errors
 from nova_lite.virt.qemu.guest import vif_id
@@ -67,11 +68,11 @@ class Bridges:
 
     # --- for `GuestInterfaces`
 
-    def run_by_libvirt(self, vifs: list[VIF]) -> set[str]:
-        """Return the ids of networks with a DHCP server of this host: none."""
+    def managed(self, vifs: list[VIF]) -> set[str]:
+        """Return the ids of networks with a gateway of this host: none."""
         return set()
 
-    def follow_name_servers(self) -> None:
+    def restore(self) -> None:
         """Do nothing: config drives have the name servers."""
 
     def update(self, network: Network) -> None:
@@ -91,6 +92,7 @@ class HostSide(abilities.Networks):
     _anti_spoofing: AntiSpoofing
     _port_firewall: PortFirewall
     interfaces: GuestInterfaces
+    qos: HostQos
 
     def prepare(self) -> None:
         """Restore the interfaces of this host's guests, which do not survive a reboot."""
@@ -99,6 +101,7 @@ class HostSide(abilities.Networks):
             self._bridges.plug(vif)
         self._anti_spoofing.prepare(ports, ())
         self._port_firewall.prepare(ports)
+        self.qos.prepare()
 
     @file_errors()
     def plug(self, instance: Instance, vifs: list[VIF]) -> None:
@@ -146,6 +149,7 @@ class HostFilters(abilities.Filters):
     _anti_spoofing: AntiSpoofing
     _port_firewall: PortFirewall
     _interfaces: GuestInterfaces
+    _qos: HostQos
 
     def instances(self) -> list[str]:
         return self._anti_spoofing.instances()
@@ -158,6 +162,15 @@ class HostFilters(abilities.Filters):
         self._anti_spoofing.restore()
         self._interfaces.update(filters)
         relevant = msgspec.structs.replace(
-            filters, peers=None, routers=None, networks=None, pairs=None, unfiltered=None, names=None
+            filters,
+            peers=None,
+            routers=None,
+            networks=None,
+            pairs=None,
+            unfiltered=None,
+            names=None,
+            qos=None,
+            floating_qos={},
         )
         self._port_firewall.set(relevant)
+        self._qos.set(filters)

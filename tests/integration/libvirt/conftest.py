@@ -24,7 +24,8 @@ from nova_lite.objects import VIF, Image, Network
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.driver import ComputeDriver
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.virt.libvirt.net import dhcp, migration_peers, names, networks, nft
+from nova_lite.virt.libvirt.net import dhcp, migration_peers, names, nft, realms, reservations
+from nova_lite.virt.libvirt.net.links import Links
 from tests.integration import guest_image
 from tests.integration.ceph import Ceph, secret_xml
 from tests.integration.libvirt import hosts
@@ -34,8 +35,8 @@ from tests.support.waiting import wait_for
 
 GUEST_LINE = re.compile(r"^nova-lite-guest: instance=(\S+) hostname=(\S+) ip=(\S+)\r?$", re.MULTILINE)
 PATIENCE = 300.0
-#: Names of the libvirt networks of `tests.support.in_process_cloud`.
-LEFT_OVER = "nova-lite-a0000000-0000-4000-8000-"
+#: Ids of the networks of `tests.support.in_process_cloud`.
+LEFT_OVER = "a0000000-0000-4000-8000-"
 
 
 @pytest.fixture(scope="session")
@@ -50,9 +51,11 @@ def connection() -> Any:
 
 def remove_left_over_networks(connection: Any) -> None:
     """Remove the networks of clouds in one process that were killed: they have a fixed id, and no guest uses them."""
-    for found in connection.listAllNetworks():
-        if found.name().startswith(LEFT_OVER) and not (found.isActive() and found.listAllPorts()):
-            remove_network(connection, found.name(), found.bridgeName())
+    for bridge in os.listdir(realms.NET):
+        network_id = realms.network_on(bridge) or ""
+        own = names.tunnel_name(), names.gateway_name(network_id)
+        if network_id.startswith(LEFT_OVER) and all(name.startswith(own) for name in realms.members(bridge)):
+            remove_network(connection, f"nova-lite-{network_id}")
 
 
 @pytest.fixture(scope="session")
@@ -109,22 +112,27 @@ def network(connection: Any) -> Iterator[Network]:
         end=f"{prefix}.250",
         bridge=f"nlt{token.hex[:8]}",
     )
-    remove_network(connection, f"nova-lite-{token}", f"nlt{token.hex[:8]}")
+    remove_network(connection, f"nova-lite-{token}")
 
 
-def remove_network(connection: Any, name: str, bridge: str) -> None:
+def remove_network(connection: Any, name: str) -> None:
+    """Remove a network with its bridge, its DHCP server, its files, and its realm if no other network is there."""
     for found in connection.listAllNetworks():
         if found.name() == name:
             if found.isActive():
                 found.destroy()
             found.undefine()
-    table = names.network_table(name.removeprefix("nova-lite-"))
-    subprocess.run(["nft", "delete", "table", "inet", table], capture_output=True, check=False)
-    for suffix in ("d", "off"):
-        shutil.rmtree(os.path.join(dhcp.DIRECTORY, f"{name}.{suffix}"), ignore_errors=True)
-    for suffix in ("options", "servers"):
-        Path(dhcp.DIRECTORY, f"{name}.{suffix}").unlink(missing_ok=True)
-    Path(dhcp.DIRECTORY, f"{bridge}.status").unlink(missing_ok=True)
+    network_id, here = name.removeprefix("nova-lite-"), realms.Realms(Links(dhcp.DIRECTORY))
+    with here.numbers.lock():
+        realm_id = realms.realm_of(network_id)
+        for device in (realms.bridge_of(network_id), names.gateway_name(network_id)):
+            subprocess.run(["ip", "link", "delete", device], capture_output=True, check=False)
+        dhcp.stop(name)
+        if realm_id is not None and realm_id not in realms.used():
+            here.remove(realm_id)
+    for is_served in (True, False):
+        shutil.rmtree(reservations.directory_of(name, is_served), ignore_errors=True)
+    reservations.remove_files(name)
 
 
 MakeDriver = Callable[..., LibvirtDriver]
@@ -253,8 +261,7 @@ def new_vif(network: Network) -> Callable[[], VIF]:
 def service(connection: Any, tmp_path: Path) -> Iterator[Service]:
     made = Service(tmp_path)
     yield made
-    made.http.stop(5)
-    subprocess.run(["ip", "address", "del", f"{made.address}/32", "dev", "lo"], capture_output=True, check=False)
+    made.stop()
 
 
 def define(connection: Any, xml: str) -> None:
@@ -312,16 +319,10 @@ def traces(connection: Any, driver: LibvirtDriver, spec: SpawnSpec) -> list[str]
     for vif in spec.vifs:
         tap = f"tap{vif.id[:11]}"
         found += [f"tap {tap}"] if os.path.exists(f"/sys/class/net/{tap}") else []
-        reservation = Path(networks.reservations_directory(vif.network), vif.id)
+        reservation = Path(reservations.path_of(vif))
         found += [str(reservation)] if reservation.exists() else []
-        found += [
-            str(lease) for lease in dhcp.find_leases(f"{dhcp.DIRECTORY}/{vif.network.bridge}.status", vif.address)
-        ]
-        for network in connection.listAllNetworks():
-            if network.name() == f"nova-lite-{vif.network.id}":
-                found += [
-                    f"port {port.UUIDString()}" for port in network.listAllPorts() if vif.mac_address in port.XMLDesc()
-                ]
+        leases = dhcp.path_of(names.network_name(vif.network), "leases")
+        found += [str(lease) for lease in dhcp.find_leases(leases, vif.address)]
         found += [binding.portDev() for binding in connection.listAllNWFilterBindings() if binding.portDev() == tap]
     return found
 

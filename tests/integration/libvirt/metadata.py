@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 from typing import Any
 
 from nova_lite.api.http import deploy, server, wsgi
+from nova_lite.api.metadata.networks import GuestNetworks
 from nova_lite.compute.api import API
-from nova_lite.daemon import sockets
+from nova_lite.compute.metadata_sockets import MetadataSockets
+from nova_lite.daemon.service import Periodic
 from nova_lite.image.driver import load_backend
+from nova_lite.metadata import network_sockets
 from nova_lite.policies.enforcer import Policy
 from nova_lite.virt.abilities import SpawnSpec
+from nova_lite.virt.driver import ComputeDriver
 from tests.support.api_client import make_conf
 from tests.support.control_plane import FakeCompute, FakeConductor
 
 
 class Service:
-    """The metadata API on an address that the machine gets from a compute host."""
+    """The metadata API on the networks of a compute host."""
+
+    options: dict[str, Any] = {"network__metadata_service": True}
 
     def __init__(self, path: Path) -> None:
-        token = uuid.uuid4().bytes
-        self.address, self.port = f"169.254.{88 + token[0] % 100}.{1 + token[1] % 250}", 18775
         self.conductor = FakeConductor()
         conf = make_conf(path)
+        conf.set_override("metadata_directory", str(path / "sockets"), "network")
         compute = API()
         compute.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
         app = deploy.load_app("metadata", wsgi.ApiServices(conf, Policy(conf), compute))
-        self.http = server.make_server(sockets.listen(self.address, self.port, early=True), app, 4, None)
+        self.http = server.make_server(None, app, 4, None)
         self.http.start()
+        self._path = network_sockets.path(conf.network.metadata_directory, "one")
+        self._tasks = [Periodic("networks", 0.2, GuestNetworks(conf, self.http).tick)]
+        self._tasks[0].start()
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return {
-            "network__metadata_service": True,
-            "api__metadata_listen": self.address,
-            "api__metadata_listen_port": self.port,
-        }
+    def serve(self, driver: ComputeDriver) -> None:
+        """Pass the driver's sockets to the API, as a compute daemon does."""
+        daemon = MetadataSockets(self._path, driver.networks.metadata_sockets)
+        self._tasks.append(Periodic("sockets", 0.2, daemon.tick))
+        self._tasks[-1].start()
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.stop()
+        self.http.stop(5)
 
     def know(self, spec: SpawnSpec) -> SpawnSpec:
         """Publish a server, as the conductor does when its ports are allocated."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from nova_lite.base import exceptions
-from nova_lite.objects import MigrationControl, MigrationProgress
+from nova_lite.objects import DiskPlace, LeftDisks, MigrationControl, MigrationProgress
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
@@ -22,6 +22,12 @@ def arriving(spec: SpawnSpec, generation: int = 2, **changes: Any) -> SpawnSpec:
     flavor = msgspec.structs.replace(spec.instance.flavor, **changes)
     instance = msgspec.structs.replace(spec.instance, flavor=flavor)
     return msgspec.structs.replace(spec, instance=instance, generation=generation)
+
+
+def evacuated(spec: SpawnSpec, lost: LibvirtDriver, generation: int = 2) -> SpawnSpec:
+    place = DiskPlace(host=lost.host, generation=spec.generation, marks=lost.shared_disks.view().marks)
+    left = LeftDisks(places=[place], required=True)
+    return msgspec.structs.replace(spec, generation=generation, disks=left)
 
 
 def state(driver: LibvirtDriver, spec: SpawnSpec) -> PowerState | None:

@@ -11,7 +11,7 @@ from nova_lite.objects import VIF
 from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
 
 #: DHCP client: prints the options of the offer in hexadecimal by their numbers, or an empty object without an offer.
-_DISCOVER = """
+DISCOVER = """
 import json, socket, sys, time
 mac = bytes.fromhex(sys.argv[1].replace(":", ""))
 client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -60,7 +60,7 @@ class NamespaceGuest:
         return run("ip", "netns", "exec", self._space, *command)
 
     def offer(self, patience: float = 20.0) -> dict[str, Any]:
-        text = self.run(sys.executable, "-c", _DISCOVER, self._vif.mac_address, str(patience))
+        text = self.run(sys.executable, "-c", DISCOVER, self._vif.mac_address, str(patience))
         found: dict[str, Any] = json.loads(text)
         return found
 

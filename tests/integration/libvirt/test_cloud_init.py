@@ -60,6 +60,7 @@ def test_cloud_init_applies_name_key_and_user_data(
         images={kernel.id: kernel, ramdisk.id: ramdisk},
     )
     driver = make_driver("one", **(service.options if source == "OpenStack" else {}))
+    service.serve(driver)
     boot(driver, service.know(spec))
 
     def ssh(command: str) -> str:

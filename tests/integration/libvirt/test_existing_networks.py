@@ -1,10 +1,9 @@
-"""Bridges that existed before a guest's network, with the real libvirt."""
+"""Bridges and networks that existed before a guest's network, on a real host."""
 
 from __future__ import annotations
 
 import glob
 import os
-import re
 import subprocess
 import time
 import uuid
@@ -17,9 +16,9 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import Network
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.virt.libvirt.net import dhcp, networks
-from nova_lite.virt.libvirt.net.names import bridge_name
+from nova_lite.virt.libvirt.net import dhcp, names, namespaces, realms, reservations
 from tests.integration.libvirt.conftest import remove_left_over_networks, remove_network
+from tests.integration.libvirt.namespaces import NamespaceGuest
 from tests.support.guests import make_instance, make_network, make_vif
 
 #: Seconds of an age that no network of another test has.
@@ -28,7 +27,7 @@ HOUR = 3600.0
 
 def age(network: Network) -> None:
     """Make a network look as if it was last used a day ago."""
-    os.utime(networks.reservations_directory(network), (time.time() - 86400,) * 2)
+    os.utime(reservations.directory_for(network), (time.time() - 86400,) * 2)
 
 
 def plug(driver: LibvirtDriver, network: Network) -> str:
@@ -66,47 +65,47 @@ def test_bridge_of_a_left_over_network_is_refused_until_the_network_is_removed(
     driver.networks.unplug(plug(driver, left))
     try:
         network = some_network(2, bridge)
-        with pytest.raises(exceptions.VirtDriverError, match=f"belongs to libvirt's network nova-lite-{left.id}"):
+        with pytest.raises(exceptions.VirtDriverError, match=f"belongs to network {left.id}"):
             plug(driver, network)
         remove_left_over_networks(connection)
         driver.networks.unplug(plug(driver, network))
-        with pytest.raises(exceptions.VirtDriverError, match=r"has subnet .*virsh net-undefine"):
-            plug(driver, some_network(3, bridge, network.id))
     finally:
-        remove_network(connection, f"nova-lite-{left.id}", bridge)
-        remove_network(connection, f"nova-lite-{network.id}", bridge)
+        remove_network(connection, f"nova-lite-{left.id}")
+        remove_network(connection, f"nova-lite-{network.id}")
 
 
-def test_network_of_a_deleted_one_with_the_same_addresses_is_replaced(connection: Any, driver: LibvirtDriver) -> None:
-    """Hosts do not learn that the cloud has deleted a network, as `terraform destroy` does before `apply`."""
+def test_networks_with_the_same_addresses_are_apart(
+    connection: Any, driver: LibvirtDriver, request: pytest.FixtureRequest
+) -> None:
+    """Two projects have them, or hosts have not learnt yet that the cloud has deleted one, as by `terraform apply`."""
     first = some_network(4, f"nlt{uuid.uuid4().hex[:8]}")
     second = msgspec.structs.replace(first, id=str(uuid.uuid4()), bridge=f"nlt{uuid.uuid4().hex[:8]}")
-    try:
-        guest = plug(driver, first)
-        with pytest.raises(exceptions.VirtDriverError, match=f"nova-lite-{first.id}, which guests use"):
-            plug(driver, second)
-        driver.networks.unplug(guest)
-        driver.networks.unplug(plug(driver, second))
-        names = {network.name() for network in connection.listAllNetworks()}
-        assert (f"nova-lite-{first.id}" in names, f"nova-lite-{second.id}" in names) == (False, True)
-        tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
-        assert first.id.replace("-", "_") not in tables
-    finally:
-        for network in (first, second):
-            remove_network(connection, f"nova-lite-{network.id}", bridge_name(network))
+    for network in (first, second):
+        request.addfinalizer(lambda network=network: remove_network(connection, f"nova-lite-{network.id}"))  # type: ignore[misc]
+        vif = make_vif(network=network, address=network.cidr.replace(".0/24", ".20"))
+        instance, guest = make_instance(), NamespaceGuest(vif)
+        driver.networks.plug(instance, [vif])
+        request.addfinalizer(lambda uuid_=instance.uuid: driver.networks.unplug(uuid_))  # type: ignore[misc]
+        request.addfinalizer(guest.close)
+        guest.start()
+        assert guest.offer()["address"] == vif.address
+        guest.run("ip", "address", "add", f"{vif.address}/24", "dev", "eth0")
+        guest.run("ping", "-c", "1", "-w", "20", str(network.gateway))
+    assert realms.realm_of(first.id) != realms.realm_of(second.id)
 
 
 def test_network_without_guests_is_removed_and_starts_again(connection: Any, driver: LibvirtDriver) -> None:
-    network = some_network(5, f"nlt{uuid.uuid4().hex[:8]}")
+    bridge = f"nlt{uuid.uuid4().hex[:8]}"
+    network = some_network(5, bridge)
     name = f"nova-lite-{network.id}"
 
     def remains() -> list[str]:
-        """Return the parts of the network on the host: in libvirt, files, and tables."""
-        tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
-        files = glob.glob(os.path.join(dhcp.DIRECTORY, f"{name}.*"))
-        names = [item.name() for item in connection.listAllNetworks()]
-        token = network.id.replace("-", "")
-        return [item for item in (*names, *files, *tables.split()) if token in re.sub("[-_]", "", item)]
+        """Return the parts of the network on the host: in libvirt, files, devices, and its realm."""
+        parts = [item.name() for item in connection.listAllNetworks() if item.name() == name]
+        parts += glob.glob(os.path.join(dhcp.DIRECTORY, f"{name}.*"))
+        devices = bridge, names.gateway_name(network.id), names.uplink_name(network.id)
+        parts += [device for device in devices if os.path.exists(f"{realms.NET}/{device}")]
+        return parts + namespaces.found(names.realm_name(network.id))
 
     try:
         guest = plug(driver, network)
@@ -114,11 +113,13 @@ def test_network_without_guests_is_removed_and_starts_again(connection: Any, dri
         assert network.id not in driver.networks.remove_unused(HOUR)
         driver.networks.unplug(guest)
         assert network.id not in driver.networks.remove_unused(HOUR), "it was used just now"
-        assert len(remains()) >= 4
+        kinds = "d", "conf", "options", "servers", "pid"
+        assert {f"{dhcp.DIRECTORY}/{name}.{kind}" for kind in kinds} < {*remains()} and len(remains()) >= 10
+        assert dhcp.is_running(name)
         age(network)
         assert network.id in driver.networks.remove_unused(HOUR)
-        assert remains() == []
+        assert remains() == [] and not dhcp.is_running(name)
         driver.networks.unplug(plug(driver, network))
         assert name in remains()
     finally:
-        remove_network(connection, name, bridge_name(network))
+        remove_network(connection, name)

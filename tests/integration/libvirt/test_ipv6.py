@@ -70,7 +70,7 @@ def dual(connection: Any) -> Iterator[Network]:
     values: dict[str, Any] = {"gateway": gateway, "start": start, "end": end, "bridge": bridge}
     cidr6 = str(ipaddress.IPv6Network(f"fd{token.hex[:2]}:{token.hex[2:6]}:{token.hex[6:10]}:1::/64"))
     yield make_network(id=str(token), cidr=f"{prefix}.0/24", cidr6=cidr6, **values)
-    remove_network(connection, f"nova-lite-{token}", bridge)
+    remove_network(connection, f"nova-lite-{token}")
 
 
 def port(network: Network, number: int) -> VIF:

@@ -78,7 +78,7 @@ class Cloud:
             self._driver.networks.unplug(instance_uuid)
         self._driver.filters.apply(self._db.read(security_groups.filters_together, [FilterQuery("no host", [])])[0])
         for vif in self.vifs:
-            remove_network(connection, f"nova-lite-{vif.network.id}", vif.network.bridge)
+            remove_network(connection, f"nova-lite-{vif.network.id}")
         self._db.close()
 
 

@@ -5,27 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.base.timing import LibvirtTiming
 from nova_lite.compute.guard import QemuGuests
-from nova_lite.objects import DiskPlace, LeftDisks
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.abilities import SpawnSpec
-from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import FORMS, PATIENCE, Images, MakeHost, guest_spec
-from tests.integration.libvirt.moves import lines, run_and_mark, state
+from tests.integration.libvirt.moves import evacuated, lines, run_and_mark, state
 from tests.support.waiting import wait_for
-
-
-def evacuated(spec: SpawnSpec, lost: LibvirtDriver, generation: int = 2) -> SpawnSpec:
-    place = DiskPlace(host=lost.host, generation=spec.generation, marks=lost.shared_disks.view().marks)
-    left = LeftDisks(places=[place], required=True)
-    return msgspec.structs.replace(spec, generation=generation, disks=left)
 
 
 @FORMS

@@ -46,7 +46,7 @@ def wide(connection: Any) -> Iterator[Network]:
     values: dict[str, Any] = {"gateway": gateway, "start": start, "end": end, "bridge": bridge, "mtu": 1450}
     vni = int.from_bytes(token.bytes[:3], "big") or 1
     yield make_network(id=str(token), cidr=f"{prefix}.0/24", vni=vni, **values)
-    remove_network(connection, f"nova-lite-{token}", bridge)
+    remove_network(connection, f"nova-lite-{token}")
 
 
 @pytest.fixture

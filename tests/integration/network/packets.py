@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from nova_lite.objects import SecurityGroupRule
-from tests.integration.network.conftest import Room, within_patience
+from tests.integration.network.room import Room, within_patience
 
 
 def rule(**values: object) -> SecurityGroupRule:

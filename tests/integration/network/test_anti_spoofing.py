@@ -17,7 +17,7 @@ from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import default_group
 from nova_lite.virt.libvirt.net import anti_spoofing, names, security_groups
 from nova_lite.virt.libvirt.net.names import tap_name
-from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, NETWORK, OUTSIDE, Room
+from tests.integration.network.room import BRIDGE, HOST_ADDRESS, NETWORK, OUTSIDE, Room
 
 DUAL = msgspec.structs.replace(NETWORK, cidr6="fd00:9::/64")
 ROUTER = "52:54:00:00:00:01"
@@ -545,10 +545,10 @@ def test_rule_about_a_group_does_not_include_address_pairs_of_its_members(groupe
 
 
 def test_rule_about_a_group_follows_a_member_that_gets_another_address_or_group(grouped: Link) -> None:
-    before = filters_of(B, OTHER)
+    before, ports = filters_of(B, OTHER), {name: [grouped.guards[name][0]] for name in ("a", "b")}
     load_groups(grouped, before)
     for now, arrives in ((filters_of(A, B), True), (filters_of(B), False), (filters_of(A, B), True)):
-        changes = security_groups.member_changes("s", before, now)
+        changes = security_groups.member_changes("s", ports, before, now)
         assert changes
         grouped.room.in_space(grouped.room.host, "nft", "-f", "-", text=changes)
         assert grouped.arrives(datagram(A)) is arrives

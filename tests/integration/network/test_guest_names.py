@@ -15,7 +15,7 @@ import dns.rcode
 import dns.reversename
 import pytest
 
-from nova_lite.objects.security_group import MemberList
+from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.net import names_of_guests
 from tests.support.waiting import wait_for
 
@@ -41,7 +41,7 @@ class Resolver:
 
     def write(self, *members: str) -> None:
         known = ["10.0.0.4 a ", "10.0.0.5 a ", "fd00::4 a net.org."]
-        lists = {"n1": MemberList(id="n1", members=[*known, *members])}
+        lists = {"n1": NetworkMembers(members=[*known, *members])}
         names_of_guests.write(self.names, names_of_guests.texts(lists, [], DOMAIN)["n1"], "h1")
 
     def answers(self, name: str, kind: str) -> list[str]:

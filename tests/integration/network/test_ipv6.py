@@ -12,7 +12,7 @@ from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import default_group
 from nova_lite.virt.libvirt.net.security_groups import ruleset
 from tests.integration.libvirt.conftest import PATIENCE
-from tests.integration.network.conftest import BRIDGE, NETWORK, Room
+from tests.integration.network.room import BRIDGE, NETWORK, Room
 from tests.support.waiting import wait_for
 
 DUAL = msgspec.structs.replace(NETWORK, cidr6="fd00:9::/64")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from nova_lite.virt.libvirt.net import migration_peers
-from tests.integration.network.conftest import within_patience
+from tests.integration.network.room import within_patience
 
 Result = TypeVar("Result")
 

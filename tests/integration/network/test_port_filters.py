@@ -10,8 +10,8 @@ from nova_lite.objects import HostRouter, PortFilters, SecurityGroup, SecurityGr
 from nova_lite.objects.security_group import default_group, outward_rules
 from nova_lite.virt.libvirt.net.floating_ips import ruleset as floating_ruleset
 from nova_lite.virt.libvirt.net.security_groups import member_changes, ruleset
-from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, NETWORK, OUTSIDE, Room
 from tests.integration.network.packets import pinged, rule, tcp, unpinged
+from tests.integration.network.room import BRIDGE, HOST_ADDRESS, NETWORK, OUTSIDE, Room
 
 
 def group(name: str, *rules: SecurityGroupRule) -> SecurityGroup:
@@ -159,7 +159,8 @@ def test_member_that_joins_or_leaves_is_loaded_alone(room: Room) -> None:
     def filters(*members: str) -> PortFilters:
         return PortFilters(groups={"friends": msgspec.structs.replace(friends, members=list(members))}, instances=ids)
 
-    changes = member_changes("t", filters(a.address, b.address), filters(a.address, c.address))
+    ports = {name: [vif] for name, vif in room.guests.items()}
+    changes = member_changes("t", ports, filters(a.address, b.address), filters(a.address, c.address))
     assert changes is not None and "chain" not in changes
     room.in_space(room.host, "nft", "-f", "-", text=changes)
     assert room.reaches("c", a.address, 80)

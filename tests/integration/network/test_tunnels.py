@@ -16,8 +16,8 @@ from nova_lite.objects import VIF, PortFilters, SecurityGroup
 from nova_lite.objects.security_group import default_group
 from nova_lite.virt.libvirt.net.names import bridge_mac
 from nova_lite.virt.libvirt.net.security_groups import ruleset
-from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, NETWORK, Room, run
 from tests.integration.network.packets import pinged, tcp, unpinged
+from tests.integration.network.room import BRIDGE, HOST_ADDRESS, NETWORK, Room, run
 
 WIDE = msgspec.structs.replace(NETWORK, vni=77, mtu=1450)
 TABLE = "nova_lite_tunnels_t"

@@ -23,7 +23,7 @@ CHECKOUT = "/root/nova_lite"
 #: The name server that slirp4netns is in the network of a machine.
 NAME_SERVER = "10.0.2.3"
 STACK = "devstack/stack.sh"
-#: Certificates of authorities: the file of this machine, and its place in another machine, for pip.
+#: Certificates of authorities: the file of this machine, and its place in another machine, for pip and npm.
 _AUTHORITIES, _BOUND_AUTHORITIES = pathlib.Path("/etc/ssl/certs/ca-certificates.crt"), "/srv/certificates.crt"
 
 
@@ -67,10 +67,10 @@ class Distribution(ReleaseMachine):
         self._slirp.wait(DEADLINE)
 
     def attend(self, command: str) -> int:
-        """Run a command of the shell in the clone, with this machine's settings of pip. Returns its status."""
-        settings = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+        """Run a command of the shell in the clone, with this machine's settings of pip and npm. Returns its status."""
+        settings = {name: value for name, value in os.environ.items() if name.lower().startswith(("pip_", "npm_"))}
         if _AUTHORITIES.exists():
-            settings["PIP_CERT"] = _BOUND_AUTHORITIES
+            settings["PIP_CERT"] = settings["NODE_EXTRA_CA_CERTS"] = _BOUND_AUTHORITIES
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         enter = ["nsenter", "--target", str(self.init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
         variables = [f"{name}={value}" for name, value in {**settings, "HOME": "/root", "PATH": path}.items()]

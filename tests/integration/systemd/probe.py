@@ -152,6 +152,20 @@ def makes_networks() -> None:
     run("ip", "link", "del", "probe1")
 
 
+def makes_realms() -> None:
+    """Make a network namespace, run a program in it, listen there, and remove it."""
+    from nova_lite.virt.libvirt.net import namespaces
+
+    namespaces.add("nl-probe")
+    namespaces.set_up(["ipv4/ip_forward=1", "ipv4/ip_unprivileged_port_start=80"], "nl-probe")
+    namespaces.ip_batch(["link set dev lo up", "address add 192.0.2.1/32 dev lo"], "nl-probe")
+    with namespaces.make_socket("nl-probe") as server:
+        server.bind(("192.0.2.1", 80))
+    namespaces.remove("nl-probe")
+    if namespaces.exists("nl-probe"):
+        raise Refused("the namespace is still there")
+
+
 def filters_packets() -> None:
     run("nft", "-f", "-", input="table inet probe { }\ndelete table inet probe\n")
 
@@ -244,6 +258,7 @@ DAEMONS: dict[str, dict[str, Callable[[], None]]] = {
     "compute": {
         "announces an address": announces_an_address,
         "makes networks": makes_networks,
+        "makes realms": makes_realms,
         "filters packets": filters_packets,
         "may load modules": may_load_modules,
         "makes disks": makes_disks,

@@ -40,9 +40,18 @@ WITHOUT_RULES = {
 #: Other applications without rules, and why. Rules of ``osapi_compute``: tests/unit/policies/test_enforcer.py.
 OTHERS = {
     **dict.fromkeys(
-        ("versions", "image_versions", "volume_versions", "network_versions", "placement_versions", "dns_versions"),
+        (
+            "versions",
+            "image_versions",
+            "volume_versions",
+            "network_versions",
+            "placement_versions",
+            "dns_versions",
+            "load_balancer_versions",
+        ),
         "versions",
     ),
+    "load_balancer": "a wing, with tests of its own: tests/unit/api/load_balancer",
     "openapi": "the description of the API",
     "metadata": "guests, who are known by their addresses",
     "dns": "a wing: tests/unit/api/dns",

@@ -111,7 +111,11 @@ def test_changed_address_or_number_of_workers_takes_new_sockets(tmp_path: Path, 
 def test_socket_of_an_api_that_is_not_served_any_more_is_closed(tmp_path: Path, systemd: Systemd) -> None:
     metadata = free_port()
     with running(
-        tmp_path, enabled_apis="osapi_compute,metadata", metadata_listen_port=metadata, **systemd.options()
+        tmp_path,
+        enabled_apis="osapi_compute,metadata",
+        metadata_listen_port=metadata,
+        use_forwarded_for="true",
+        **systemd.options(),
     ) as first:
         assert sorted(systemd.kept) == ["metadata-0", "osapi_compute-0"]
         assert first.end() == 0

@@ -618,10 +618,10 @@ def test_connection_accepted_after_the_order_to_stop_is_served(app: App, monkeyp
     # The loop is a native thread, so it waits at a pipe, which no library replaces.
     reader, writer = os.pipe()
 
-    def late_accept() -> None:
+    def late_accept(listener: Any) -> None:
         entered.append(True)
         os.readv(reader, [bytearray(1)])
-        accept()
+        accept(listener)
 
     monkeypatch.setattr(site.server, "_accept", late_accept)
     try:

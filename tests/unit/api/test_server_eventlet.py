@@ -10,4 +10,6 @@ HERE = Path(__file__).parent
 
 
 def test_server_with_green_threads_passes_its_tests() -> None:
-    green_threads.run(HERE / "test_server.py", HERE / "image" / "test_uploads.py")
+    green_threads.run(
+        HERE / "test_server.py", HERE / "image" / "test_uploads.py", HERE / "metadata" / "test_networks.py"
+    )

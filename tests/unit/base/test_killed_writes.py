@@ -23,7 +23,7 @@ from nova_lite.rpc.keys import PrivateKey
 from nova_lite.virt import fake, fake_rules
 from nova_lite.virt.libvirt.disks import disks, transfer
 from nova_lite.virt.libvirt.host import kvm
-from nova_lite.virt.libvirt.net import dhcp, firewall, floating_ips, networks, nft
+from nova_lite.virt.libvirt.net import dhcp, floating_ips, former_networks, networks, nft, reservations
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers
 from nova_lite.virt.libvirt.net.routers import HostRouters
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
@@ -75,8 +75,8 @@ def _networks(path: Path, host: str) -> None:
 
 
 def _reserve(path: Path, host: str) -> None:
-    Path(networks.reservations_directory(VIF.network)).mkdir(exist_ok=True)
-    networks._reserve(VIF, "web", host)
+    Path(reservations.directory_for(VIF.network)).mkdir(exist_ok=True)
+    reservations.reserve(VIF, "web", host)
 
 
 def _fake(path: Path, host: str) -> fake.FakeDriver:
@@ -157,11 +157,12 @@ OWN = {
 @pytest.fixture(autouse=True)
 def _harmless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the kernel's tables and addresses, and the machine's directories, out of these tests."""
-    monkeypatch.setattr(nft, "run", lambda text: "")
+    monkeypatch.setattr(nft, "run", lambda text, namespace=None: "")
     monkeypatch.setattr(floating_ips.images, "run", lambda *command: b"")
     monkeypatch.setattr(kvm, "runs_guests", lambda accelerator, timeout: False)
     monkeypatch.setattr(dhcp, "DIRECTORY", str(tmp_path))
-    monkeypatch.setattr(firewall.Firewall, "prepare", lambda self: None)
+    for name in ("remove", "remove_rules"):
+        monkeypatch.setattr(former_networks, name, lambda *arguments: None)
 
 
 def kill_in(write: Callable[[], object]) -> None:
@@ -220,5 +221,5 @@ def test_reservation_of_a_killed_host_is_none(tmp_path: Path) -> None:
     """The file of the other host may be complete a moment later: it does not count as outdated."""
     kill_in(lambda: _reserve(tmp_path, OTHER))
     (left,) = unfinished(tmp_path)
-    networks._reserve(make_vif(id="another", network=VIF.network), "web", HOST)
+    reservations.reserve(make_vif(id="another", network=VIF.network), "web", HOST)
     assert unfinished(tmp_path) == [left]

@@ -381,7 +381,8 @@ def test_floating_pools(tool: Tool) -> None:
     created = tool("floating-pool", "create", "public", "192.0.2.0/28")
     assert tool.json("floating-pool", "list") == [{"id": created, "name": "public", "cidr": "192.0.2.0/28"}]
     assert "overlaps" in tool.fails("floating-pool", "create", "more", "192.0.2.8/29")
-    assert "overlaps" in tool.fails("network", "create", "private", "192.0.2.0/24")
+    assert "overlap" in tool.fails("network", "create", "lan", "192.0.2.0/24", "--bridge", "br0")
+    tool("network", "create", "private", "192.0.2.0/24")
     assert "no pool more" in tool.fails("floating-pool", "delete", "more")
     tool("floating-pool", "delete", "public")
     assert tool.json("floating-pool", "list") == []
@@ -417,7 +418,8 @@ def test_networks(tool: Tool) -> None:
     assert (network["gateway"], network["start"], network["end"]) == ("10.20.0.1", "10.20.0.2", "10.20.0.254")
     assert (network["default"], network["dns"], network["bridge"]) == (True, ["9.9.9.9"], "br0")
     assert "already exists" in tool.fails("network", "create", "private", "10.21.0.0/24")
-    assert "overlaps" in tool.fails("network", "create", "other", "10.20.0.128/25")
+    assert "overlap" in tool.fails("network", "create", "other", "10.20.0.128/25", "--bridge", "br1")
+    tool("network", "create", "same", "10.20.0.0/24")
     assert "bridge br0" in tool.fails("network", "create", "other", "10.21.0.0/24", "--bridge", "br0")
     assert "not an IPv4 network" in tool.fails("network", "create", "other", "10.21.0.7/24")
     tool("network", "delete", "private")

@@ -49,7 +49,6 @@ iptables --table nat --flush CHAIN
 iptables --table nat --delete-chain CHAIN
 ip address delete 203.0.113.7/32 dev eth9
 ip address delete 203.0.113.8/32 dev eth9
-ip address delete 169.254.87.75/32 dev lo
 """
 
 
@@ -66,9 +65,7 @@ class Host:
         for directory in (self.replies, self.leases / "nova-lite-1-a.d", self.leases / "nova-lite-4.d", self.instances):
             directory.mkdir(parents=True)
         (path / "etc/nova-lite").mkdir(parents=True)
-        (path / "etc/nova-lite/compute.conf").write_text(
-            "[DEFAULT]\nhost = h1\n[network]\npublic_interface = eth9\n[api]\nmetadata_listen = 169.254.87.75\n"
-        )
+        (path / "etc/nova-lite/compute.conf").write_text("[DEFAULT]\nhost = h1\n[network]\npublic_interface = eth9\n")
         (self.instances / "floating@h1.json").write_text('["203.0.113.7", "203.0.113.8"]')
         (self.leases / "nova-lite-1-a.conf").touch()
         (path / "bin").mkdir()

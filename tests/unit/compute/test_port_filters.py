@@ -13,8 +13,8 @@ from nova_lite.base import exceptions
 from nova_lite.compute import port_filters
 from nova_lite.compute.port_filters import PortFilterSync
 from nova_lite.conductor.network.member_history import MemberHistory
-from nova_lite.objects import PortFilters, SecurityGroup
-from nova_lite.objects.security_group import LARGE, UNKNOWN, MemberList
+from nova_lite.objects import PortFilters, QosLimits, SecurityGroup
+from nova_lite.objects.security_group import LARGE, UNKNOWN, NetworkMembers
 from nova_lite.virt.driver import Unsupported
 from tests.support.compute_host import make_instance
 
@@ -37,7 +37,14 @@ class Driver:
 
 
 def group(project: str, *members: str) -> SecurityGroup:
-    return SecurityGroup(id=f"{project}-default", name="default", project_id=project, members=[*members])
+    known = {"n": NetworkMembers(members=[*members])}
+    return SecurityGroup(id=f"{project}-default", name="default", project_id=project, members_by_network=known)
+
+
+def members_of(filters: PortFilters) -> list[str]:
+    """Return the members of all groups."""
+    lists = [item for group in filters.groups.values() for item in (group.members_by_network or {}).values()]
+    return [member for item in lists for member in item.members]
 
 
 class Conductor:
@@ -58,13 +65,19 @@ class Conductor:
         self.time: int | None = 0
 
     def port_filters_get(
-        self, context: Any, host: str, instance_uuids: list[str], known: dict[str, str] | None = None
+        self,
+        context: Any,
+        host: str,
+        instance_uuids: list[str],
+        known: dict[str, str] | None = None,
+        known_members: dict[str, dict[str, str]] | None = None,
     ) -> PortFilters:
         self.queries.append(instance_uuids)
         if self.error is not None:
             raise self.error
-        (reply,) = self.history.reduced([(self.filters(instance_uuids), known or {})])
-        self.sent.append(sum(len(group.members) for group in reply.groups.values()))
+        assert known_members is not None
+        (reply,) = self.history.reduced([(self.filters(instance_uuids), known_members)])
+        self.sent.append(len(members_of(reply)))
         return reply
 
     def filters(self, instance_uuids: list[str]) -> PortFilters:
@@ -238,8 +251,11 @@ Synced = tuple[Driver, Conductor, PortFilterSync]
 
 def test_filters_of_a_build_command_are_not_queried(synced: Synced) -> None:
     driver, conductor, sync = synced
-    sync.commands_received(["c"], conductor.filters(["b", "c"]))
+    update = conductor.filters(["b", "c"])
+    update.qos = update.floating_qos = {"port": QosLimits(dscp=8)}
+    sync.commands_received(["c"], update)
     sync.tick()
+    assert driver.applied[-1].qos == driver.applied[-1].floating_qos == update.qos
     assert driver.applied[-1].groups == {"p-default": group("p", "a"), "q-default": group("q", "b", "c")}
     assert driver.applied[-1].instances == {"a": ["p-default"], "b": ["q-default"], "c": ["q-default"]}
     assert driver.applied[-1].read_at is None, "otherwise it would differ each time"
@@ -350,7 +366,7 @@ def test_host_gets_only_the_changes_of_a_large_group(clock: list[float]) -> None
     def members() -> set[str]:
         sync.refresh_soon()
         sync.tick()
-        return set(driver.applied[-1].groups["p-default"].members)
+        return set(members_of(driver.applied[-1]))
 
     assert (members(), conductor.sent) == (set(conductor.members), [1000])
     conductor.projects["new"] = "p"
@@ -372,7 +388,7 @@ def test_names_of_a_large_network_are_queried_if_the_build_command_has_none_and_
     driver, conductor = Driver(), Conductor()
     sync = steady(driver, conductor)
     sync.tick()
-    whole = {"n1": MemberList(id="n1", members=["10.0.0.2 a "])}
+    whole = {"n1": NetworkMembers(members=["10.0.0.2 a "])}
     replies = [whole]
     conductor_filters = conductor.filters
 
@@ -380,7 +396,7 @@ def test_names_of_a_large_network_are_queried_if_the_build_command_has_none_and_
         return msgspec.structs.replace(conductor_filters(uuids), names=replies[-1])
 
     conductor.filters = with_names  # type: ignore[method-assign]
-    absent = {"n1": MemberList(id="n1", base=UNKNOWN), "n2": MemberList(id="n2", members=["10.0.1.2 b "])}
+    absent = {"n1": NetworkMembers(members=[], base=UNKNOWN), "n2": NetworkMembers(members=["10.0.1.2 b "])}
     for known in (False, True):
         conductor.time = (conductor.time or 0) + 1
         update = msgspec.structs.replace(conductor.filters([]), names=absent)
@@ -400,7 +416,7 @@ def test_names_of_a_large_network_come_as_changes(clock: list[float], monkeypatc
     conductor_filters, lists = conductor.filters, [many, many[1:]]
 
     def with_names(uuids: list[str]) -> PortFilters:
-        names = {"n1": MemberList(id="n1", members=sorted(lists[min(len(conductor.queries) - 1, 1)]))}
+        names = {"n1": NetworkMembers(members=sorted(lists[min(len(conductor.queries) - 1, 1)]))}
         return msgspec.structs.replace(conductor_filters(uuids), names=names)
 
     conductor.filters = with_names  # type: ignore[method-assign]

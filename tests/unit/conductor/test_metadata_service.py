@@ -34,6 +34,9 @@ def test_instances_are_found_by_address_in_every_network(conductor: ConductorRPC
     assert [item.vifs[0].mac_address for item in found] == ["fa:16:3e:00:00:01", "fa:16:3e:00:00:03"]
     assert (found[0].user_data, found[0].key_name, found[0].key_data) == ("eA==", "k", "ssh-ed25519 A")
     assert conductor.instances_at_address(make.ADMIN, "10.0.0.4") == []
+    for instance in found:
+        assert conductor.instances_at_address(make.ADMIN, "10.0.0.2", instance.vifs[0].network.id) == [instance]
+    assert conductor.instances_at_address(make.ADMIN, "10.0.0.2", "no") == []
 
 
 def test_deleted_instance_is_not_found(conductor: ConductorRPC, db: Database) -> None:
@@ -68,6 +71,10 @@ def test_guests_of_a_host_are_found_by_address_and_uuid(conductor: ConductorRPC,
     assert [found(host, "10.0.0.2", None) for host in ("h1", "h2", "h3")] == [[mine], [other], []]
     assert [found("h1", None, uuid) for uuid in (mine, other, "no")] == [[mine], [], []]
     assert found("h1", None, None) == []
+    (network_id,) = {vif.network.id for vif in db.read(instances.get, make.ADMIN, mine).vifs}
+    for host, uuids in (("h1", [mine]), ("h2", [])):
+        met = conductor.metadata_instances(make.ADMIN, host, "10.0.0.2", None, network_id)
+        assert [item.uuid for item in met] == uuids
 
 
 def test_guest_is_found_at_the_destination_of_its_move(conductor: ConductorRPC, db: Database) -> None:

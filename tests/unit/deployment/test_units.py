@@ -103,7 +103,7 @@ CONFINED_ROOT = """
 NoNewPrivileges=yes PrivateTmp=yes ProtectHome=yes ProtectSystem=strict ProtectClock=yes ProtectHostname=yes
 ProtectControlGroups=yes ProtectKernelLogs=yes LockPersonality=yes RestrictNamespaces=yes RestrictRealtime=yes
 RestrictSUIDSGID=yes PrivateMounts=yes SystemCallArchitectures=native DevicePolicy=closed
-ReadWritePaths=/var/lib/nova-lite
+ReadWritePaths=/var/lib/nova-lite ReadWritePaths=-/run/nova-lite-metadata
 """
 #: And the registrar, which is root: it runs rabbitmqctl as the broker's user, which writes the code that it runs.
 _NOT_OF_REGISTRAR = {"PrivateUsers=yes", "MemoryDenyWriteExecute=yes", "CapabilityBoundingSet="}

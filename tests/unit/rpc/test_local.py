@@ -16,7 +16,7 @@ import oslo_messaging as messaging
 import pytest
 
 from nova_lite import rpc
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, unix_sockets
 from nova_lite.base.context import get_admin_context
 from nova_lite.rpc import local
 from nova_lite.rpc.client import Message
@@ -103,7 +103,7 @@ def test_directory_that_others_can_write_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_users_are_refused_without_signatures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_is_trusted", lambda sock: False)
+    monkeypatch.setattr(unix_sockets, "is_trusted", lambda sock: False)
     conductor = Conductor(tmp_path, is_signed=False)
     with pytest.raises(Undelivered):
         conductor.client.call({}, CALL)

@@ -52,7 +52,7 @@ def request_of(req: Request, password: str) -> CreateRequest:
         # Versions without descriptions use the name as the description.
         description=server.get("description") if req.has(Change.SERVER_DESCRIPTION) else server["name"].strip(),
         hostname=server.get("hostname"),
-        networks=_networks(req, server, maximum),
+        networks=networks_of(req, server, maximum),
         availability_zone=zone,
         forced_host=host,
         forced_node=node,
@@ -121,7 +121,8 @@ def _split_zone(text: str | None) -> tuple[str | None, str | None, str | None]:
     return zone or None, host or None, node or None
 
 
-def _networks(req: Request, server: dict[str, Any], count: int) -> str | list[NetworkRequest]:
+def networks_of(req: Request, server: dict[str, Any], count: int) -> str | list[NetworkRequest]:
+    """Return the requested interfaces of each of ``count`` servers. Raises `ValidationError`."""
     networks = server.get("networks")
     if isinstance(networks, str):
         return networks

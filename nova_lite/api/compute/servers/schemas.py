@@ -28,6 +28,9 @@ def _networks_or_word(item: t.Schema) -> t.Schema:
     }
 
 
+#: Interfaces of a new server, in the newest form.
+NETWORKS = _networks_or_word({**_NETWORK_21, "tag": t.TAG})
+
 _TEXT_OR_NULL: t.Schema = {"type": ["string", "null"], "maxLength": 255}
 _DEVICE: t.Schema = {
     "boot_index": {"type": ["integer", "string", "null"], "pattern": "^-?[0-9]+$"},
@@ -111,7 +114,7 @@ _SERVER_233 = {**_SERVER_232, "block_device_mapping_v2": _devices()}
 _SERVER_237 = {**_SERVER_233, "networks": _networks_or_word(_NETWORK_21)}
 _SERVER_242 = {
     **_SERVER_237,
-    "networks": _networks_or_word({**_NETWORK_21, "tag": t.TAG}),
+    "networks": NETWORKS,
     "block_device_mapping_v2": _devices(tag=t.TAG),
 }
 _SERVER_252 = {**_SERVER_242, "tags": t.TAGS}
@@ -135,9 +138,9 @@ _SERVER_267 = {
 _SERVER_274 = {**_SERVER_267, "host": t.HOST, "hypervisor_hostname": t.HOST}
 _LABEL = r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
 _HOSTNAME: t.Schema = {"type": "string", "minLength": 2, "maxLength": 63, "pattern": rf"^{_LABEL}\Z"}
-_FQDN: t.Schema = {"type": "string", "minLength": 2, "maxLength": 255, "pattern": rf"^{_LABEL}(\.{_LABEL})*\Z"}
+FQDN: t.Schema = {"type": "string", "minLength": 2, "maxLength": 255, "pattern": rf"^{_LABEL}(\.{_LABEL})*\Z"}
 _SERVER_290 = {**_SERVER_274, "hostname": _HOSTNAME}
-_SERVER_294 = {**_SERVER_274, "hostname": _FQDN}
+_SERVER_294 = {**_SERVER_274, "hostname": FQDN}
 
 CREATE = Versioned(
     {
@@ -167,7 +170,7 @@ _UPDATE_21: t.Schema = {
 }
 _UPDATE_219 = {**_UPDATE_21, "description": t.DESCRIPTION}
 
-_UPDATE_294 = {**_UPDATE_219, "hostname": _FQDN}
+_UPDATE_294 = {**_UPDATE_219, "hostname": FQDN}
 
 UPDATE = Versioned(
     {
@@ -214,7 +217,7 @@ REBUILD = Versioned(
         Change.NO_PERSONALITY: _rebuild(_REBUILD_257),
         Change.TRUSTED_CERTIFICATES: _rebuild(_REBUILD_263),
         Change.SERVER_HOSTNAME: _rebuild({**_REBUILD_263, "hostname": _HOSTNAME}),
-        Change.FQDN_HOSTNAME: _rebuild({**_REBUILD_263, "hostname": _FQDN}),
+        Change.FQDN_HOSTNAME: _rebuild({**_REBUILD_263, "hostname": FQDN}),
     }
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 from oslo_config import cfg
 
@@ -14,24 +15,33 @@ from nova_lite.conductor.operations.create.validate import validate
 from nova_lite.conductor.operations.create.write import write
 from nova_lite.db.core.engine import Database, UnitOfWork, is_isolated
 from nova_lite.db.creates import CreateSnapshot, IncomingCreate, incoming_create, load, was_accepted
+from nova_lite.db.servers import clones
 from nova_lite.hardware import pci
 from nova_lite.network.driver import NetworkBackend, NetworkCall, NetworkMethod, ResolvedNetworks
 from nova_lite.objects import BatchedCreate, CreateRequest, CreateResult
 
+#: Arguments: the transaction, the context of the user, the uuids of the source and of the clone.
+BeginClone = Callable[[UnitOfWork, RequestContext, str, str], None]
+
 
 class CreateEndpoints:
-    """The RPC methods `create_instances` and `create_instances_batch`."""
+    """The RPC methods `create_instances` and `create_instances_batch`.
+
+    ``begin_clone`` has the disk of the source of a clone frozen: `nova_lite.conductor.operations.clones.begin`.
+    """
 
     def __init__(
         self,
         db: Database,
         conf: cfg.ConfigOpts,
         network: NetworkBackend,
+        begin_clone: BeginClone,
         timing: ConductorTiming = TIMING.conductor,
     ) -> None:
         self.db = db
         self.conf = conf
         self.network = network
+        self._begin_clone = begin_clone
         self._max_batch = timing.create_batches.max_batch
         self._batcher: Batcher[list[IncomingCreate], list[CreateResult | Exception]] = Batcher(
             self._accept_messages, timing.create_batches
@@ -42,6 +52,8 @@ class CreateEndpoints:
 
         A call with the same request id or idempotency key returns the same instances.
         """
+        if request.clone_of is not None:
+            request = self.db.read(clones.completed, context, request)
         create = incoming_create(context, request)
         if self.network.remote and create.project_id:
             create = create._replace(resolution=self._resolve_networks(create))
@@ -114,5 +126,9 @@ class CreateEndpoints:
         ]
         for plan in plans:
             pci.requests(self.conf, plan.flavor, plan.boot.image, strict=True)
-        written = iter(write(uow, self.conf, self.network, plans))
+        made = write(uow, self.conf, self.network, plans)
+        for plan, result in zip(plans, made, strict=True):
+            if plan.create.request.clone_of is not None:
+                self._begin_clone(uow, plan.create.context, plan.create.request.clone_of, result.instances[0].uuid)
+        written = iter(made)
         return [next(written) if isinstance(item, CreateSnapshot) else item for item in loaded]

@@ -23,7 +23,7 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceTag
 from nova_lite.db.creates import FINGERPRINT, instance_uuid, reservation_id
 from nova_lite.db.network import builtin_networks, port_quota
-from nova_lite.db.servers import instances, server_groups
+from nova_lite.db.servers import clones, instances, server_groups
 from nova_lite.network.driver import NetworkBackend, PortQuota
 from nova_lite.objects import CreateResult
 from nova_lite.operations import states
@@ -249,3 +249,5 @@ def _open_actions(uow: UnitOfWork, conf: cfg.ConfigOpts, plan: Plan, rows: Seque
     for row in rows:
         action = actions.open_action(uow, conf, plan.create.context, row, operations.CREATE.kind, {"tried": []})
         action.step = operations.SCHEDULE
+        if plan.create.request.clone_of is not None:
+            clones.hold(action, plan.create.request.clone_of)

@@ -2,6 +2,7 @@
 
 - `image_cache`, `cached_images`, `overlays`, `reflinks`, `disks`: images that are fetched once per host, and disks made
   of them
+- `layers`: frozen disks of servers that were cloned
 - `moved_disks`, `left_disks`, `marks`: disks that came from another host, or that a lost host has left in a shared
   directory
 - `pool_disks`, `pool_marks`: disks in a pool of Ceph, and hosts that share it

@@ -19,7 +19,7 @@ from nova_lite.virt.libvirt.disks import disks
 LOG = logging.getLogger(__name__)
 
 #: Disks in an instance's directory that guests write to.
-DISKS = (*disks.ROOTS, *disks.EPHEMERALS, disks.SWAP)
+DISKS = (*disks.ROOTS, disks.NEW_ROOT, *disks.EPHEMERALS, disks.SWAP)
 
 #: Bytes of a file that qemu locks while it may write, and while it lets no other process write.
 WRITES, DENIES_WRITES = 101, 201

@@ -14,12 +14,12 @@ import msgspec
 from nova_lite.base import disk_room
 from nova_lite.image import qcow2
 from nova_lite.virt.libvirt import records
-from nova_lite.virt.libvirt.disks import disks, reflinks
+from nova_lite.virt.libvirt.disks import disks, layers, reflinks
 
 _SECTOR = 512
 
 #: Files of an instance that may be based on a cached image.
-OVERLAYS = (disks.ROOT, disks.RESCUE)
+OVERLAYS = (disks.ROOT, disks.NEW_ROOT, disks.RESCUE)
 _GROWING = (*OVERLAYS, disks.RAW_ROOT, disks.LUKS_ROOT, *disks.EPHEMERALS, disks.SWAP)
 
 
@@ -77,7 +77,8 @@ def raw_data(path: str, capacity: int) -> int:
 
 
 def used_images(instances_path: str) -> set[str]:
-    """Return the names of cached images that instances there are based on, boot, or are being built from.
+    """Return the names of cached images and layers that instances and layers there are based on, or that instances
+    boot or are being built from.
 
     Raises OSError if that is unknown.
     """
@@ -90,6 +91,12 @@ def used_images(instances_path: str) -> set[str]:
                 header = qcow2.read(os.path.join(directory, name))
                 if header is not None and header.backing:
                     used.add(os.path.basename(header.backing))
+    base = os.path.join(instances_path, records.BASE)
+    for name in filter(layers.is_layer, os.listdir(base) if os.path.isdir(base) else ()):
+        with contextlib.suppress(FileNotFoundError):
+            header = qcow2.read(os.path.join(base, name))
+            if header is not None and header.backing:
+                used.add(os.path.basename(header.backing))
     return used
 
 

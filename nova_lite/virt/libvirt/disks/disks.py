@@ -10,6 +10,7 @@ import msgspec
 
 from nova_lite import hardware
 from nova_lite.base import exceptions, files
+from nova_lite.image import qcow2
 from nova_lite.objects import (
     BlockDevice,
     EncryptedDisk,
@@ -25,12 +26,14 @@ from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.configdrive import ConfigDrives
-from nova_lite.virt.libvirt.disks import volume_chains
+from nova_lite.virt.libvirt.disks import layers, volume_chains
 from nova_lite.virt.libvirt.disks.encrypted_disks import EncryptedDisks
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.disks.overlays import Overlays
 
 ROOT = "disk"
+#: Root disk while it is frozen for a clone: see `layers`.
+NEW_ROOT = ROOT + layers.NEW
 #: Root disk in raw format. Its name alone says so: the guest writes the content, also what looks like a header.
 RAW_ROOT = "disk.raw"
 #: Encrypted root disk, a LUKS file.
@@ -173,12 +176,28 @@ class DiskMaker:
 
     def _root(self, directory: str, spec: SpawnSpec, image: Image, device: str) -> Disk:
         """Make the root disk. A CD has the size of its image, and the guest does not write to it."""
+        if spec.clone_of is not None:
+            return self._on_layer(directory, spec, device)
         size = 0 if image.disk_format == ISO else spec.instance.flavor.root_gb
         if encrypts(spec) and image.disk_format != ISO:
             return self._encrypted_copy(spec, os.path.join(directory, LUKS_ROOT), image, size, device)
         if self._raw:
             return self._copy(os.path.join(directory, RAW_ROOT), image, size, device)
         return self._overlay(os.path.join(directory, ROOT), image, size, device)
+
+    def _on_layer(self, directory: str, spec: SpawnSpec, device: str) -> Disk:
+        """Make the root disk of a clone, of its layer's size, and copy the firmware variables. Raises OSError."""
+        layer = self._cache.path(layers.name_of(spec.instance.uuid))
+        path, variables = os.path.join(directory, ROOT), layer + layers.NVRAM
+        header = qcow2.read(layer)
+        if header is None:
+            raise exceptions.VirtDriverError(reason=f"{layer} is no layer")
+        self._qemu_img.create_overlay(path, layer, "qcow2", header.size)
+        os.chmod(path, 0o600)
+        if os.path.exists(variables):
+            with open(variables, "rb") as file:
+                files.write_atomically(os.path.join(directory, NVRAM), file.read())
+        return Disk(path=path, device=device, format="qcow2", below=layers.below(path))
 
     def _encrypted_copy(self, spec: SpawnSpec, path: str, image: Image, root_gb: int, device: str) -> Disk:
         """Make an encrypted disk of the flavor's size (0: the image's)."""

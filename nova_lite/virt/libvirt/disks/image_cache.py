@@ -1,8 +1,8 @@
 """Images that guests' disks are based on: each is fetched and checked once per host, and then only read.
 
 The files are in ``<instances_path>/_base``, named by the image's id. The content of an image id never changes. A file
-gets the name only when it is complete and acceptable. Daemons that share the directory exclude each other by a lock
-file per image.
+gets the name only when it is complete and acceptable. Layers of clones (`layers`) are in the same directory. Daemons
+that share the directory exclude each other by a lock file per image.
 
 A file's modification time is the time of its last request. An image that no instance uses, and that has not been
 requested for a while, is removed (`ImageCache.remove_unused`), and so is its raw form (``.flat``). Partial files of a
@@ -27,12 +27,17 @@ from nova_lite.objects import Image
 from nova_lite.virt import images
 from nova_lite.virt.abilities import FetchImage
 from nova_lite.virt.libvirt.disks import reflinks
+from nova_lite.virt.libvirt.disks.layers import belongs_to_clone
 
 LOG = logging.getLogger(__name__)
 
 _PART, _CONVERTED, _FLAT = ".part", ".raw", ".flat"
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
+
+
+def _is_reserved(name: str) -> bool:
+    return name.endswith((_PART, _CONVERTED, _FLAT)) or belongs_to_clone(name)
 
 
 class CachedImage(msgspec.Struct, frozen=True):
@@ -54,7 +59,7 @@ class ImageCache:
 
     def get(self, image: Image) -> CachedImage:
         """Return the image's file, and fetch it if necessary. Raises `ImageUnacceptable` and errors of the fetch."""
-        if not _PLAIN_NAME.fullmatch(image.id) or image.id.endswith((_PART, _CONVERTED, _FLAT)):
+        if not _PLAIN_NAME.fullmatch(image.id) or _is_reserved(image.id):
             raise exceptions.ImageUnacceptable(image_id=image.id, reason="its id is not a plain name")
         disk_format = images.qemu_format(image) if images.qemu_format(image) in images.DISK_FORMATS else "raw"
         path = os.path.join(self._directory, image.id)
@@ -83,6 +88,24 @@ class ImageCache:
                 finally:
                     files.remove(path + _CONVERTED)
         return CachedImage(path=path, format="raw", virtual_size=base.virtual_size)
+
+    def path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
+    def layer(self, name: str, fetch: Callable[[str], None]) -> CachedImage:
+        """Return a layer of clones. If it is missing, ``fetch`` writes it to a file, and puts it on its base."""
+        path = os.path.join(self._directory, name)
+        with self._lock(name):
+            if os.path.exists(path):
+                os.utime(path)
+            else:
+                try:
+                    fetch(path + _PART)
+                    os.rename(path + _PART, path)
+                    files.sync_directory(self._directory)
+                finally:
+                    files.remove(path + _PART)
+        return CachedImage(path=path, format="qcow2", virtual_size=self._qcow2_size(path))
 
     def copy(self, base: CachedImage, path: str) -> None:
         """Write a raw image to ``path`` (mode 0600): a reflink, or a sparse copy on other file systems.
@@ -119,12 +142,13 @@ class ImageCache:
                 files.remove(os.path.join(self._directory, name))
                 LOG.info("Removing %s, which a killed daemon has left in the image cache", name)
 
-    def remove_unused(self, minimum_age: float, used: Callable[[], set[str]]) -> list[str]:
+    def remove_unused(self, minimum_age: float, used: Callable[[], set[str]], layers: bool = False) -> list[str]:
         """Remove images that were not requested for ``minimum_age`` seconds and are not in ``used``. Return their ids.
 
-        A concurrent request for such an image waits, and fetches it again.
+        A concurrent request for such an image waits, and fetches it again. ``layers``: remove layers of clones instead.
         """
-        old = sorted(name for name in self._names() if self._is_old(name, minimum_age))
+        names = (name for name in self._names() if belongs_to_clone(name) == layers)
+        old = sorted(name for name in names if self._is_old(name, minimum_age))
         kept = used() if old else set()
         removed = []
         for name in [name for name in old if name.removesuffix(_FLAT) not in kept]:

@@ -17,7 +17,7 @@ from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt import records
-from nova_lite.virt.libvirt.disks import disks, encrypted_disks, transfer, volume_chains
+from nova_lite.virt.libvirt.disks import disks, encrypted_disks, layers, transfer, volume_chains
 from nova_lite.virt.libvirt.disks.disks import Disk, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.disks.image_cache import CachedImage, ImageCache
 from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
@@ -108,7 +108,7 @@ class MovedDisks:
             paths[name] = os.path.join(directory, name)
             if name == disks.ROOT:
                 assert spec.image is not None
-                whole = not self._begin_root(paths[name], spec.image, size)
+                whole = not self._begin_root(paths[name], spec.image, size, source.has_layers)
             elif disks.encrypts(spec):
                 self._maker.make_encrypted(spec, paths[name], size)
             else:
@@ -131,19 +131,22 @@ class MovedDisks:
             paths[name] = os.path.join(directory, name)
         return paths, whole
 
-    def _begin_root(self, path: str, image: Image, size: int) -> bool:
-        """Make the root disk, based on its image if that is available, else empty. Return whether it has its image."""
+    def _begin_root(self, path: str, image: Image, size: int, has_layers: bool) -> bool:
+        """Make the root disk, based on its image if that is available, else empty. Return whether it has its image.
+
+        A disk that has layers is migrated whole, so that it needs none here.
+        """
+        base = None
         try:
-            base = self._cache.get(image)
+            base = None if has_layers else self._cache.get(image)
         except exceptions.NovaLiteException as error:
             LOG.warning("Image %s is not available, so the whole disk is migrated: %s", image.id, error.message)
+        if base is None:
             images.run("qemu-img", "create", "-q", "-f", "qcow2", path, str(size))
         else:
             self._qemu_img.create_overlay(path, base.path, base.format, size)
-            os.chmod(path, 0o600)
-            return True
         os.chmod(path, 0o600)
-        return False
+        return base is not None
 
     def _root(self, directory: str, spec: SpawnSpec, image: Image, device: str, fetcher: Fetcher | None) -> Disk:
         path, kind = disks.root_file(directory)
@@ -191,32 +194,49 @@ class MovedDisks:
 
     @staticmethod
     def below(path: str) -> tuple[volume_chains.File, ...]:
-        """Return the file below a root disk of this host's."""
-        header = qcow2.read(path)
-        if header is None or not header.backing:
-            return ()
-        return (volume_chains.File(header.backing, header.backing_format or "raw"),)
+        """Return the files below a root disk of this host's."""
+        return layers.below(path)
 
     def _rebase_taken(self, directory: str, image: Image) -> None:
         """Let a taken root disk refer to the image by this host's path, which may differ from that of the other host.
 
-        Raises `VirtDriverError` if it is based on another image: then its content would be garbage.
+        Raises `VirtDriverError` if it is based on another image: then its content would be garbage. It is also raised
+        if there are layers, and the paths differ.
         """
+        layers.take(directory, disks.ROOT)
         path, kind = disks.root_file(directory)
         header = None if kind != "qcow2" else _header(self._qemu_img, path)
         if header is None or not header.backing:
             return
-        if os.path.basename(header.backing) != image.id:
-            raise exceptions.VirtDriverError(reason=f"its disk is based on {header.backing}, not on image {image.id}")
+        below = layers.below(path)
+        if below[-1].name != image.id:
+            raise exceptions.VirtDriverError(reason=f"its disk is based on {below[-1].path}, not on image {image.id}")
         base = self._cache.get(image)
-        if base.path != header.backing:
-            _rebase(path, base)
+        if base.path == below[-1].path:
+            return
+        if len(below) > 1:
+            raise exceptions.VirtDriverError(reason=f"its layers are based on {below[-1].path}, not on {base.path}")
+        _rebase(path, base)
 
-    def _set_base(self, directory: str, path: str, image: Image, fetcher: Fetcher) -> None:
-        """Rebase an overlay, which names a file of the source, on this host's copy of the same image.
+    def _set_base(self, directory: str, path: str, image: Image, fetcher: Fetcher, above: tuple[str, ...] = ()) -> None:
+        """Rebase an overlay, which names a file of the source, on this host's copy of the same image or layer.
 
-        If the image exists only on the source any more, its content is merged into the disk.
+        If the image exists only on the source any more, its content is merged into the overlay. ``above``: the layers
+        on top of it.
         """
+        header = qcow2.read(path)
+        if header is not None and layers.is_layer(header.backing):
+            name = os.path.basename(header.backing)
+            if name in above or len(above) >= layers.MOST:
+                raise exceptions.VirtDriverError(reason=f"its disk lies on more than {layers.MOST} layers")
+
+            def fetch(part: str) -> None:
+                fetcher.fetch_base(name, part)
+                _header(self._qemu_img, part)
+                self._set_base(directory, part, image, fetcher, (*above, name))
+
+            _rebase(path, self._cache.layer(name, fetch))
+            return
         try:
             base = self._cache.get(image)
         except exceptions.NovaLiteException as error:

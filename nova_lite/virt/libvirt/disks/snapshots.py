@@ -117,7 +117,7 @@ class Snapshotter(abilities.Snapshots):
 
     def _copy(self, domain: Any, disk: str, copy: str, check: Callable[[], None]) -> None:
         self._end_copies(domain, os.path.dirname(copy))
-        device, below = self._root_of(domain, disk)
+        device, below = self.root_of(domain, disk)
         size = int(self._connection.call(domain.blockInfo, device, 0)[0])
         files.remove(copy)
         if below:
@@ -138,17 +138,20 @@ class Snapshotter(abilities.Snapshots):
             self.abort(domain, device)
             raise
 
-    def _root_of(self, domain: Any, disk: str) -> tuple[str, list[volume_chains.File]]:
-        """Return the root disk's device name and its backing file, if it has one."""
+    def root_of(self, domain: Any, disk: str) -> tuple[str, list[volume_chains.File]]:
+        """Return the root disk's device name and the files below it, as libvirt knows them."""
         xml = ET.fromstring(self._connection.call(domain.XMLDesc, 0))  # noqa: S314 libvirt's own
         for element in xml.iterfind("./devices/disk"):
             source, target = element.find("source"), element.find("target")
             if source is None or target is None or source.get("file") != os.path.abspath(disk):
                 continue
-            below, kind = element.find("backingStore/source"), element.find("backingStore/format")
-            if below is None or kind is None:
-                return target.get("dev", ""), []
-            return target.get("dev", ""), [volume_chains.File(below.get("file", ""), kind.get("type", ""))]
+            below, store = [], element.find("backingStore")
+            while store is not None:
+                source, kind = store.find("source"), store.find("format")
+                if source is not None and kind is not None:
+                    below.append(volume_chains.File(source.get("file", ""), kind.get("type", "")))
+                store = store.find("backingStore")
+            return target.get("dev", ""), below
         raise exceptions.VirtDriverError(reason="the guest does not run with its root disk")
 
     def begin(self, domain: Any, device: str, copy: ET.Element, flags: int) -> None:

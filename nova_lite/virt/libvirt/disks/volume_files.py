@@ -11,7 +11,7 @@ import itertools
 import os
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import libvirt
@@ -39,12 +39,27 @@ from nova_lite.virt.libvirt.records import file_errors
 
 POLL_SECONDS = 0.25
 
-_SNAPSHOT = (
+SNAPSHOT = (
     libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_DISK_ONLY
     | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_REUSE_EXT
     | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_NO_METADATA
     | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_ATOMIC
 )
+
+
+def snapshot_xml(every: Iterable[ET.Element], device: str, path: str) -> str:
+    """Return a snapshot of one disk of a guest. The others are named, because libvirt would include them."""
+    root = ET.Element("domainsnapshot")
+    disks = ET.SubElement(root, "disks")
+    for other in every:
+        name = target_of(other)
+        if name != device:
+            ET.SubElement(disks, "disk", name=name, snapshot="no")
+            continue
+        disk = ET.SubElement(disks, "disk", name=name, snapshot="external", type="file")
+        ET.SubElement(disk, "driver", type=QCOW2)
+        ET.SubElement(disk, "source", file=path)
+    return ET.tostring(root, encoding="unicode")
 
 
 class VolumeFiles(abilities.VolumeFiles):
@@ -83,10 +98,10 @@ class VolumeFiles(abilities.VolumeFiles):
             return
         if disk.find("mirror") is not None:
             raise exceptions.VirtDriverError(reason=f"volume {volume_id} is being copied")
-        xml = self._snapshot_xml(domain, target_of(disk), new.path)
+        xml = snapshot_xml(self._volumes.disks(domain, 0), target_of(disk), new.path)
         with self._quiesced(domain, info.power_state):
             self._connection.call_checked(
-                lambda: _file_of(self._disk(domain, volume_id, on)) == new, domain.snapshotCreateXML, xml, _SNAPSHOT
+                lambda: _file_of(self._disk(domain, volume_id, on)) == new, domain.snapshotCreateXML, xml, SNAPSHOT
             )
 
     def _check_overlay(self, path: str, current: File) -> None:
@@ -96,20 +111,6 @@ class VolumeFiles(abilities.VolumeFiles):
         below = os.path.join(os.path.dirname(path), info.backing)
         if (below, info.backing_format) != (current.path, current.format) or len(info.data_files) != 1:
             raise exceptions.VirtDriverError(reason=f"{path} is not on top of {current.path} ({current.format}) alone")
-
-    def _snapshot_xml(self, domain: Any, device: str, path: str) -> str:
-        """Return a snapshot of one disk. The others are named, because libvirt would include them."""
-        root = ET.Element("domainsnapshot")
-        disks = ET.SubElement(root, "disks")
-        for other in self._volumes.disks(domain, 0):
-            name = target_of(other)
-            if name != device:
-                ET.SubElement(disks, "disk", name=name, snapshot="no")
-                continue
-            disk = ET.SubElement(disks, "disk", name=name, snapshot="external", type="file")
-            ET.SubElement(disk, "driver", type=QCOW2)
-            ET.SubElement(disk, "source", file=path)
-        return ET.tostring(root, encoding="unicode")
 
     @contextlib.contextmanager
     def _quiesced(self, domain: Any, power_state: PowerState) -> Iterator[None]:

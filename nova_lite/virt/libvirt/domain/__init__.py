@@ -15,7 +15,7 @@
 - `guest_devices`: places of a guest's devices on its buses
 - `hardware_page`: generator of ``docs/reference/hardware.md``, which runs the example of each definition
 - `live_migration`: libvirtd at the source moves a running guest to libvirtd at the destination
-- `points`: snapshot points
+- `points`, `clones`: snapshot points, and layers for clones
 - `shares`: directories of the host that guests mount
 - `rescue`: guests that boot from a rescue image, with their own disks attached
 """

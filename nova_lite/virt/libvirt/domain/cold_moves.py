@@ -13,7 +13,7 @@ from nova_lite.objects import DiskSource
 from nova_lite.virt import abilities
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.context import HostPart
-from nova_lite.virt.libvirt.disks import transfer
+from nova_lite.virt.libvirt.disks import disks, layers, transfer
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
 from nova_lite.virt.libvirt.disks.pool_disks import PoolDisks
 from nova_lite.virt.libvirt.disks.tpm_states import TPMStates
@@ -46,7 +46,8 @@ class ColdMoves(HostPart, abilities.Moves):
             return self._offer(directory)
 
     def _offer(self, directory: str) -> DiskSource:
-        offered = transfer.offer(self._conf, directory, images=self._records.images_in(directory))
+        bases = [*self._records.images_in(directory), *layers.names_below(os.path.join(directory, disks.ROOT))]
+        offered = transfer.offer(self._conf, directory, images=bases)
         key = pooled_in(directory)
         return offered if key is None else msgspec.structs.replace(offered, pooled=self._pool.offer(key))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import os
 import xml.etree.ElementTree as ET
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -80,16 +80,14 @@ def guest_xml(
     disks: DiskSet,
     virt_type: str,
     tb_cache_mb: int,
-    libvirt_networks: Collection[str] = (),
     listeners: Listeners = consoles.NONE,
     hardware: Hardware | None = None,
     given: Host | None = None,
 ) -> str:
     """Return the XML of a domain.
 
-    ``tb_cache_mb`` limits qemu's cache of translated code (emulation only; 0: its default). ``libvirt_networks``: ids
-    of networks that libvirt manages; the bridges of others are the operator's. ``listeners``: addresses of its
-    consoles. ``hardware`` None: what flavor and image request. ``given``: properties of the host.
+    ``tb_cache_mb`` limits qemu's cache of translated code (emulation only; 0: its default). ``listeners``: addresses
+    of its consoles. ``hardware`` None: what flavor and image request. ``given``: properties of the host.
     """
     instance = spec.instance
     hardware = hardware or requested.resolve(instance.flavor, spec.image)
@@ -123,7 +121,7 @@ def guest_xml(
     console_log = os.path.join(directory, CONSOLE_LOG)
     drive_bus = hardware_xml.without_ide(machine) or guest.IDE
     vifs = [vif.with_device(instance.pci) for vif in spec.vifs]
-    devices = _devices(domain, vifs, libvirt_networks, disks.disks, hardware, drive_bus)
+    devices = _devices(domain, vifs, disks.disks, hardware, drive_bus)
     consoles.add(devices, listeners, console_log)
     hardware_xml.serial_ports(devices, hardware)
     hardware_xml.video(devices, hardware)
@@ -232,7 +230,6 @@ def add_boot(os_element: ET.Element, direct: DirectBoot | None, cdrom: bool = Fa
 def _devices(
     domain: ET.Element,
     vifs: list[VIF],
-    libvirt_networks: Collection[str],
     disks: list[Disk],
     hardware: Hardware,
     drive_bus: str,
@@ -248,7 +245,7 @@ def _devices(
     hardware_xml.controllers(devices, hardware)
     hardware_xml.add_controllers(devices, {disk.bus for disk in disks})
     for vif in vifs:
-        devices.append(_interface(vif, vif.network.id in libvirt_networks, hardware))
+        devices.append(_interface(vif, hardware))
     return devices
 
 
@@ -319,16 +316,15 @@ def _network_source(element: ET.Element, where: NetworkDisk) -> ET.Element:
     return source
 
 
-def interface_xml(vif: VIF, on_libvirt_network: bool) -> str:
+def interface_xml(vif: VIF) -> str:
     """Return the XML of one interface, to attach it to an existing domain."""
-    return ET.tostring(_interface(vif, on_libvirt_network), encoding="unicode")
+    return ET.tostring(_interface(vif), encoding="unicode")
 
 
-def _interface(vif: VIF, on_libvirt_network: bool, hardware: Hardware = DEFAULT) -> ET.Element:
+def _interface(vif: VIF, hardware: Hardware = DEFAULT) -> ET.Element:
     """Return a tap device on the network's bridge. `anti_spoofing` guards it by its name.
 
-    A libvirt network is referred to by its name, so that libvirt knows its guests and plugs them in again after a
-    restart. Ports of Neutron are filtered by Open vSwitch. A device of the host is not filtered.
+    Ports of Neutron are filtered by Open vSwitch. A device of the host is not filtered.
     """
     if vif.is_device:
         element = pci_xml.interface(vif)
@@ -341,10 +337,8 @@ def _interface(vif: VIF, on_libvirt_network: bool, hardware: Hardware = DEFAULT)
         hardware_xml.interface(element, hardware)
         neutron.turn_off_offloads(element, vif)
         return element
-    kind = "network" if on_libvirt_network else "bridge"
-    source = names.network_name(vif.network) if on_libvirt_network else names.bridge_name(vif.network)
-    element = ET.Element("interface", type=kind)
-    ET.SubElement(element, "source", {kind: source})
+    element = ET.Element("interface", type="bridge")
+    ET.SubElement(element, "source", bridge=names.bridge_name(vif.network))
     _common(element, vif)
     hardware_xml.interface(element, hardware)
     return element

@@ -158,7 +158,7 @@ def xml(specs: Mapping[str, str], properties: Mapping[str, str], strict: bool = 
     disks = DiskSet(disks=[root], direct_boot=None)
     given = guest_xml.Host(shared_cpus={str(cell.id): cell.shared_cpus for cell in _CELLS})
     listeners = Listeners(vnc="127.0.0.1")
-    return guest_xml.guest_xml(spec, "host", "/instances", disks, kvm.KVM, 0, (), listeners, requested, given)
+    return guest_xml.guest_xml(spec, "host", "/instances", disks, kvm.KVM, 0, listeners, requested, given)
 
 
 def added(before: str, after: str) -> list[str]:

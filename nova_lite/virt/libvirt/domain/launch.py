@@ -17,7 +17,6 @@ from nova_lite.virt.libvirt.disks.volumes import disks_of, encrypted_in, encrypt
 from nova_lite.virt.libvirt.domain import guest_xml, pci_xml, shares_xml
 from nova_lite.virt.libvirt.domain.consoles import Consoles
 from nova_lite.virt.libvirt.host.machine import HostMachine
-from nova_lite.virt.libvirt.net.networks import HostNetworks
 
 
 @dataclasses.dataclass(eq=False)
@@ -25,14 +24,12 @@ class Launcher(HostPart):
     """Describes guests, starts and removes them, and drops the memory of suspended ones."""
 
     _machine: HostMachine
-    _networks: HostNetworks
     _consoles: Consoles
     _secrets: VolumeSecrets
 
     def xml(self, spec: SpawnSpec, directory: str, disks: DiskSet) -> str:
         """Return the definition of a guest."""
         self._machine.follow_baseline()
-        networks = self._networks.run_by_libvirt(spec.vifs)
         cache = self._conf.libvirt.tb_cache_mb
         listeners = self._consoles.listeners()
         return guest_xml.guest_xml(
@@ -42,7 +39,6 @@ class Launcher(HostPart):
             disks,
             self._machine.virt_type,
             cache,
-            networks,
             listeners,
             hardware=hardware_of(spec),
             given=self._machine.properties,

@@ -16,7 +16,7 @@ from nova_lite.virt import abilities
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt import records
 from nova_lite.virt.libvirt.context import HostPart
-from nova_lite.virt.libvirt.disks import transfer
+from nova_lite.virt.libvirt.disks import layers, transfer
 from nova_lite.virt.libvirt.disks.disks import ROLES, ROOT, encrypts
 from nova_lite.virt.libvirt.disks.incremental import DiskBackups
 from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
@@ -48,13 +48,16 @@ class LiveMoves(HostPart, abilities.LiveMoves):
             raise exceptions.MigrationPreCheckError(reason="the guest does not run")
         xml = self._connection.call(domain.XMLDesc, 0)
         with file_errors():
-            found = live_migration.describe_source(self._conf, xml, self._records.directory(instance_uuid))
+            directory = self._records.directory(instance_uuid)
+            found = live_migration.describe_source(self._conf, xml, directory)
+            has_layers = bool(layers.names_below(os.path.join(directory, ROOT)))
         sizes = {name: self._capacity(domain, instance_uuid, name) for name in found.disks}
         cpu, cpu_xml = self._machine.cpus.guest(xml)
         key = records.pooled_in(self._records.directory(instance_uuid))
         return msgspec.structs.replace(
             found,
             disks=sizes,
+            has_layers=has_layers,
             address=own_address(self._conf),
             host=self._host,
             encrypts=self._conf.libvirt.live_migration_tls,

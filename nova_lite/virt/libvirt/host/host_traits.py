@@ -27,7 +27,7 @@ VIRTIOFSD = "/usr/share/qemu/vhost-user/*virtiofsd*.json"
 
 def domain_traits(capabilities: Iterable[str]) -> set[str]:
     """Return the traits of devices and firmware, from libvirt's domain capabilities of each machine type."""
-    found = {*traits.ALWAYS, traits.MULTIATTACH, *traits.DISK_ENCRYPTION}
+    found = {*traits.ALWAYS, traits.MULTIATTACH, traits.REALMS, *traits.DISK_ENCRYPTION}
     for text in capabilities:
         described = ET.fromstring(text)  # noqa: S314 libvirt's own
         models = _values(described, "devices/video/enum[@name='modelType']")

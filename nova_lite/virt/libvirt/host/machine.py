@@ -108,7 +108,7 @@ class HostMachine(abilities.Machine):
             self._fixed_traits -= set(traits.DISK_ENCRYPTION)
         self._contexts = host_traits.mem_encryption_contexts(capabilities[-1])
         if self._conf.libvirt.images_type in ("default", "qcow2"):
-            self._fixed_traits.add(traits.POINTS)
+            self._fixed_traits |= {traits.POINTS, traits.CLONES}
         self._fixed_traits |= host_traits.core_traits(host_topology.parse(self.capabilities()))
         machine, secure_boot = self._conf.libvirt.hw_machine_type, traits.SECURE_BOOT in self._fixed_traits
         self.properties = msgspec.structs.replace(self.properties, machine=machine, secure_boot=secure_boot)

@@ -25,8 +25,8 @@ from nova_lite.base import exceptions, ip
 from nova_lite.objects import VIF, ipv6
 from nova_lite.virt.libvirt.net import address_pairs, dual_stack, nft
 from nova_lite.virt.libvirt.net.address_pairs import Pair
-from nova_lite.virt.libvirt.net.firewall import METADATA_ADDRESS
-from nova_lite.virt.libvirt.net.names import spoofing_table, tap_name
+from nova_lite.virt.libvirt.net.names import GATEWAY, spoofing_table, tap_name
+from nova_lite.virt.libvirt.net.realms import METADATA_ADDRESS
 
 LOG = logging.getLogger(__name__)
 
@@ -51,11 +51,16 @@ Apply = Callable[[str], None]
 
 class Guard(NamedTuple):
     """Rules of one interface. None: all its frames are dropped. ``is_served``: this host is its DHCP server, or
-    advertises its IPv6 routes."""
+    advertises its IPv6 routes. ``is_separate``: the host has no address on its bridge, and takes no frame from it."""
 
     sent: tuple[str, ...] | None
     received: tuple[str, ...] | None
     is_served: bool
+    is_separate: bool = False
+
+    def sets(self) -> list[str]:
+        """Return the sets in which the interface is."""
+        return ["served"] * self.is_served + ["separate"] * self.is_separate
 
 
 class AntiSpoofing:
@@ -142,7 +147,8 @@ def guards(vifs: Iterable[VIF], served: Collection[str]) -> dict[str, Guard]:
         found[tap_name(vif)] = Guard(None, None, False)
         for sent, received in nft.usable("interface", [vif], rules, lambda vif: vif.id):
             is_served = vif.network.enable_dhcp or ipv6.is_advertised(vif.network)
-            found[tap_name(vif)] = Guard(sent, received, is_served and vif.network.id in served)
+            has_gateway = vif.network.id in served
+            found[tap_name(vif)] = Guard(sent, received, is_served and has_gateway, has_gateway)
     return found
 
 
@@ -254,16 +260,22 @@ def whole(table: str, wanted: dict[str, Guard]) -> str:
   map sent {{ type ifname : verdict; }}
   map received {{ type ifname : verdict; }}
   set served {{ type ifname; }}
+  set separate {{ type ifname; }}
   chain prerouting {{
     type filter hook prerouting priority {_PRIORITY}; policy accept;
     iifname vmap @sent
   }}
   chain forward {{
     type filter hook forward priority {_PRIORITY}; policy accept;
-    oifname @served ether type ip udp sport 67 drop
-    oifname @served ether type ip6 udp sport 547 drop
-    oifname @served icmpv6 type {{ nd-router-advert, nd-redirect }} drop
+    iifname != "{GATEWAY}*" oifname @served ether type ip udp sport 67 drop
+    iifname != "{GATEWAY}*" oifname @served ether type ip6 udp sport 547 drop
+    iifname != "{GATEWAY}*" oifname @served icmpv6 type {{ nd-router-advert, nd-redirect }} drop
     oifname vmap @received
+  }}
+  chain input {{
+    type filter hook input priority {_PRIORITY}; policy accept;
+    iifname "{GATEWAY}*" drop
+    iifname @separate drop
   }}
   chain output {{
     type filter hook output priority {_PRIORITY}; policy accept;
@@ -297,8 +309,7 @@ def _added(table: str, tap: str, guard: Guard) -> str:
             lines.append(f"table bridge {table} {{\n  chain {name} {{\n{body}  }}\n}}\n")
             verdict = f"goto {name}"
         lines.append(f"add element bridge {table} {direction} {{ {nft.interface(tap)} : {verdict} }}\n")
-    if guard.is_served:
-        lines.append(f"add element bridge {table} served {{ {nft.interface(tap)} }}\n")
+    lines += [f"add element bridge {table} {name} {{ {nft.interface(tap)} }}\n" for name in guard.sets()]
     return "".join(lines)
 
 
@@ -308,6 +319,5 @@ def _removed(table: str, tap: str, guard: Guard) -> str:
         lines.append(f"delete element bridge {table} {direction} {{ {nft.interface(tap)} }}\n")
         if chain is not None:
             lines.append(f"delete chain bridge {table} {direction}_{nft.identifier(tap)}\n")
-    if guard.is_served:
-        lines.append(f"delete element bridge {table} served {{ {nft.interface(tap)} }}\n")
+    lines += [f"delete element bridge {table} {name} {{ {nft.interface(tap)} }}\n" for name in guard.sets()]
     return "".join(lines)

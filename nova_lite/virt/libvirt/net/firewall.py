@@ -1,34 +1,26 @@
-"""Access of guests to this host, to link-local addresses around it, and to other networks: one nftables table per
-network.
+"""What passes in a realm and between realms and their host: nftables tables of the realms, and one of the host.
 
-A network reaches the networks that a router connects it with, and the outside if it has a gateway. libvirt's own rules
-let guests out and replies in, but do not protect the host. Here the whole host is blocked except
-DHCP, DNS, ping, the operator's ports, and the metadata service. 169.254.169.254 is redirected to an address of the API.
-The machine may itself use a metadata service of an outer cloud at that address; guests do not reach it.
+A network reaches the networks that a router connects it with, and the outside if it has a gateway. Of the realm itself
+guests reach DHCP, DNS, ping and the metadata service, and of the host the operator's ports. The host accepts from
+realms what goes elsewhere, and nothing for itself but DNS queries and these ports.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from oslo_config import cfg
-
-from nova_lite.base import exceptions, ip
+from nova_lite.base import ip
 from nova_lite.objects import HostRouter, Network, ipv6
-from nova_lite.virt import images
-from nova_lite.virt.libvirt.net import nft
-from nova_lite.virt.libvirt.net.names import bridge_name, network_table
+from nova_lite.virt.libvirt.net import links, nft
+from nova_lite.virt.libvirt.net.names import OUTSIDE, UPLINK, bridge_name, network_table
+from nova_lite.virt.libvirt.net.realms import METADATA_ADDRESS, METADATA_PORT
 
-LOG = logging.getLogger(__name__)
-
-#: The address where guests look for the service, and the link-local range, which may matter to this machine itself.
-METADATA_ADDRESS, METADATA_PORT = "169.254.169.254", 80
-#: Table of libvirt's own rules with its backend nftables.
-_OF_LIBVIRT = "table ip libvirt_network"
 LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
+#: Port of the host's name server for realms.
+DNS_PORT = 9053
+_ANY_UPLINK = f'"{UPLINK}*"'
 
 
 class Routing(NamedTuple):
@@ -54,6 +46,10 @@ class Routing(NamedTuple):
     def leaves(self, version: int) -> bool:
         """Check whether packets of this IP version have a way out."""
         return self.external and self.only in (None, version)
+
+    def publishes(self, network: Network, version: int) -> bool:
+        """Check whether the host has a route to guests: without SNAT, and on an operator's network."""
+        return self.leaves(version) and (not self.snat or (network.project_id is None and not network.needs_router))
 
 
 def default_routing(network: Network) -> Routing:
@@ -86,174 +82,67 @@ def _reached(router: HostRouter, network: Network, version: int) -> tuple[str, .
     return tuple(sorted(bridge_name(other) for other in connected if other.id != network.id))
 
 
-def connected_bridges(routers: Iterable[HostRouter]) -> dict[str, list[str]]:
-    """Return, by network, the bridges of the networks that a router connects it with."""
-    return {
-        network_id: sorted({*routing.bridges(4), *routing.bridges(6)})
-        for network_id, routing in routings(routers).items()
-    }
+#: Table of each realm: nothing enters it through its uplink but replies, and what goes on to guests.
+REALM_RULES = f"""add table inet nova_lite_realm
+delete table inet nova_lite_realm
+table inet nova_lite_realm {{
+  chain input {{
+    type filter hook input priority filter - 5; policy accept;
+    iifname "{OUTSIDE}" ct state != {{ established, related }} drop
+  }}
+}}
+"""
 
 
-class Firewall:
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        #: Networks whose tables were made, with the text that makes them.
-        self._known: dict[str, tuple[Network, str]] = {}
-        self._routing: dict[str, Routing] = {}
-        self._warned = False
-        self._metadata: tuple[str, int] | None = None
-        if conf.network.metadata_service:
-            self._metadata = conf.api.metadata_listen, conf.api.metadata_listen_port
-        self._host_ports: list[int] = conf.network.host_ports
-        self._works = False
-
-    def prepare(self) -> None:
-        """Check the options. Raises `ConfigurationError` if guests are to reach a metadata service, and cannot."""
-        error = nft.run("list tables\n")
-        self._works = not error
-        if error and self._metadata is not None:
-            raise exceptions.ConfigurationError(reason=f"[network] metadata_service: {error}")
-        if error:
-            LOG.warning("Guests can reach services of this host, and link-local addresses: %s", error)
-        if self._metadata is not None:
-            address = _checked(self._metadata[0])
-            if address in LINK_LOCAL:
-                images.run("ip", "address", "replace", f"{address}/32", "dev", "lo", "scope", "host")
-
-    def serves(self, network: Network) -> bool:
-        """Check whether guests there reach the metadata service. Without a gateway they have no route to its
-        address, and without DHCP none of their own."""
-        return self._metadata is not None and network.gateway is not None and network.enable_dhcp
-
-    def rules(self, networks: Iterable[Network]) -> str:
-        """Return the nft commands that replace the tables of these networks. Raises `VirtDriverError`."""
-        if not self._works:
-            return ""
-        try:
-            return "".join(map(self._ruleset, networks))
-        except ValueError as error:
-            raise exceptions.VirtDriverError(reason=f"a network cannot be filtered: {error}") from error
-
-    def rules_of_valid(self, networks: Iterable[Network]) -> str:
-        """Return the nft commands like `rules`, without networks that are invalid, which are logged."""
-        if not self._works:
-            return ""
-        return "".join(nft.usable("network", networks, self._ruleset, lambda network: network.id))
-
-    def _ruleset(self, network: Network) -> str:
-        text = ruleset(network, self._metadata, self._host_ports, self._routing_of(network))
-        self._known[network.id] = network, text
-        return text
-
-    def _routing_of(self, network: Network) -> Routing:
-        return self._routing.get(network.id, default_routing(network))
-
-    def knows(self, network: Network) -> bool:
-        """Check whether the table of a network was made."""
-        return network.id in self._known
-
-    def is_outdated6(self, network: Network) -> bool:
-        """Check whether the table of a network was made for another IPv6 subnet."""
-        known = self._known.get(network.id)
-        return known is not None and (known[0].cidr6, known[0].subnet6) != (network.cidr6, network.subnet6)
-
-    def is_outdated(self, network: Network) -> bool:
-        """Check whether the table of a network was made for other settings."""
-        known = self._known.get(network.id)
-        return known is not None and known[0] != network
-
-    def routed(self) -> list[tuple[Network, Routing]]:
-        """Return the networks of this host, and how they are routed."""
-        return [(network, self._routing_of(network)) for network, _ in list(self._known.values())]
-
-    def forget(self, network_id: str) -> None:
-        """Delete the table of a network that was removed. Raises `VirtDriverError`."""
-        self._known.pop(network_id, None)
-        if self._works:
-            table = f"inet {network_table(network_id)}"
-            nft.apply(f"add table {table}\ndelete table {table}\n")
-
-    def set_routing(self, routing: dict[str, Routing]) -> None:
-        """Replace how networks are routed, by their ids, and load the tables that change or are gone.
-
-        Raises `VirtDriverError`.
-        """
-        self._routing = routing
-        if not self._known or not self._works:
-            return
-        loaded = images.run("nft", "list", "tables").decode().split("\n")
-        if _OF_LIBVIRT in loaded and not self._warned:
-            self._warned = True
-            LOG.error(
-                "libvirt filters its networks by nftables, which refuses floating addresses and packets of routers: "
-                'set firewall_backend = "iptables" in its network.conf'
-            )
-        lines = []
-        for network, text in list(self._known.values()):
-            for wanted in nft.usable("network", [network], self._ruleset, lambda network: network.id):
-                is_gone = f"table inet {network_table(network.id)}" not in loaded
-                lines += [wanted] if is_gone or wanted != text else []
-        nft.apply("".join(lines))
-
-
-def _checked(text: str) -> ipaddress.IPv4Address:
-    try:
-        address = ip.parse4(text)
-    except ValueError:
-        address = ipaddress.IPv4Address(0)
-    if address.is_loopback or address.is_unspecified or text == METADATA_ADDRESS:
-        raise exceptions.ConfigurationError(
-            reason=f"[network] metadata_service: guests cannot reach [api] metadata_listen = {text}. It has to be "
-            f"an IPv4 address of this machine, or one of {LINK_LOCAL}, such as 169.254.87.75, that it is then given "
-            f"({METADATA_ADDRESS} may be its own cloud's)."
-        )
-    return address
-
-
-def ruleset(
-    network: Network, metadata: tuple[str, int] | None, host_ports: list[int], routing: Routing | None = None
-) -> str:
-    """Return the nft commands that replace a table in one transaction. Raises ValueError for an invalid network."""
-    sent, received = _passing(default_routing(network) if routing is None else routing)
-    table, bridge = f"inet {network_table(network.id)}", nft.interface(bridge_name(network))
-    to_host = ["udp dport { 53, 67 } accept", "tcp dport 53 accept", "meta l4proto { icmp, ipv6-icmp } accept"]
+def ruleset(network: Network, routing: Routing, host_ports: Sequence[int] = (), has_metadata: bool = False) -> str:
+    """Return the nft commands that replace a network's table in its realm. Raises ValueError for an invalid network."""
+    bridge = nft.interface(bridge_name(network))
+    sent, received = _passing(routing, network)
+    cidr = nft.network(ip.parse_network4(network.cidr, strict=False))
+    to_realm = ["udp dport { 53, 67 } accept", "tcp dport 53 accept", "meta l4proto { icmp, ipv6-icmp } accept"]
     if ipv6.is_assigned(network) or ipv6.is_stateless(network):
-        to_host.append("meta nfproto ipv6 udp dport 547 accept")
+        to_realm.append("meta nfproto ipv6 udp dport 547 accept")
+    if has_metadata:
+        to_realm.append(f"ip daddr {METADATA_ADDRESS} tcp dport {METADATA_PORT} accept")
+    to_host = ""
     if host_ports:
-        to_host.append(f"tcp dport {{ {', '.join(map(str, sorted(host_ports)))} }} accept")
-    leads, only_led = "", ""
-    if metadata is not None:
-        text, port = metadata
-        address = nft.address(ip.parse4(text))
-        leads = f"iifname {bridge} ip daddr {METADATA_ADDRESS} tcp dport {METADATA_PORT} dnat ip to {address}:{port:d}"
-        to_host.append(f"ip daddr {address} tcp dport {port:d} ct status dnat accept")
-        if ip.parse4(text) in LINK_LOCAL:
-            only_led = f'iifname != "lo" ip daddr {address} ct status ! dnat drop'
-    lines = "\n    ".join(to_host)
+        ports = f"tcp dport {{ {', '.join(map(str, sorted(host_ports)))} }}"
+        to_host = f"iifname {bridge} fib daddr type local {ports} dnat ip to {links.HOST}"
     # A guest with address pairs, or without port security, may have any address. Replies go to the subnet only.
-    own = f"ip saddr != {{ {nft.network(ip.parse_network4(network.cidr, strict=False))}, 0.0.0.0/32 }} drop"
+    own = f"ip saddr != {{ {cidr}, 0.0.0.0/32 }} drop"
+    leaving = [f'ip saddr {cidr} oifname "{OUTSIDE}" ct status dnat masquerade'] if host_ports else []
+    if routing.leaves(4) and routing.snat:
+        leaving.append(f'ip saddr {cidr} oifname "{OUTSIDE}" masquerade')
     if network.cidr6:
-        own += f"\n    ip6 saddr != {{ {nft.network(ip.parse_network6(network.cidr6))}, fe80::/10, ::/128 }} drop"
-    return f"""
-add table {table}
+        cidr6 = nft.network(ip.parse_network6(network.cidr6))
+        own += f"\n    ip6 saddr != {{ {cidr6}, fe80::/10, ::/128 }} drop"
+        if routing.leaves(6) and routing.snat:
+            leaving.append(f'ip6 saddr {cidr6} oifname "{OUTSIDE}" masquerade')
+    table = f"inet {network_table(network.id)}"
+    return f"""add table {table}
 delete table {table}
 table {table} {{
   comment "bridge {bridge_name(network)}"
   chain prerouting {{
     type nat hook prerouting priority dstnat; policy accept;
-    {leads}
+    {to_host}
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority srcnat; policy accept;
+    {_lines(leaving)}
   }}
   chain input {{
     type filter hook input priority filter; policy accept;
-    {only_led}
     iifname != {bridge} accept
     ct state established,related accept
     {own}
-    {lines}
+    {_lines(to_realm)}
     reject
   }}
   chain forward {{
     type filter hook forward priority filter; policy accept;
-    iifname {bridge} ip daddr {LINK_LOCAL} reject
+    iifname {bridge} ip daddr {LINK_LOCAL} ct direction original ct status ! dnat reject
+    iifname {bridge} ip daddr {links.HOST} ct status dnat accept
     iifname {bridge} oifname {bridge} accept
     iifname {bridge} jump sent
     oifname {bridge} jump received
@@ -268,7 +157,11 @@ table {table} {{
 """
 
 
-def _passing(routing: Routing) -> tuple[str, str]:
+def _lines(lines: Iterable[str]) -> str:
+    return "\n    ".join(lines)
+
+
+def _passing(routing: Routing, network: Network) -> tuple[str, str]:
     """Return the rules for packets of a network's guests to other networks, and for packets from there."""
     sent, received = [], []
     is_same = routing.connected6 is None and routing.only is None
@@ -280,10 +173,82 @@ def _passing(routing: Routing) -> tuple[str, str]:
             received.append(f"{family}iifname {{ {bridges} }} accept")
         if routing.leaves(version):
             received += [f"{family}ct state established,related accept", f"{family}ct status dnat accept"]
-            sent.append(f"{family}accept")
-        if routing.leaves(version) and not routing.snat:
-            received.append(f"{family}accept")
-    for chain in (sent, received):
-        if chain[-1:] != ["accept"]:
-            chain.append("reject with icmpx admin-prohibited")
-    return "\n    ".join(sent), "\n    ".join(received)
+            sent.append(f'{family}oifname "{OUTSIDE}" accept')
+        if routing.publishes(network, version):
+            # The host refuses connections of other machines to networks with SNAT.
+            received.append(f'{family}iifname "{OUTSIDE}" accept')
+    # Replies to host_ports, which have no other way out.
+    received.append("ct direction reply ct state established accept")
+    return _lines([*sent, _REJECT]), _lines([*received, _REJECT])
+
+
+_REJECT = "reject with icmpx admin-prohibited"
+
+
+class Published(NamedTuple):
+    """Range of a network whose guests show the host their own addresses. ``is_open``: to other machines, too."""
+
+    cidr: ip.Network
+    is_open: bool
+
+
+def host_ruleset(table: str, published: Iterable[Published], bridges: Iterable[str], host_ports: Sequence[int]) -> str:
+    """Return the nft commands that replace the host's table. ``bridges``: those of networks with a gateway here.
+
+    The kernel shows packets on bridges to the host's tables, too. No rule of the host, or of another program, may
+    translate their addresses: they are those of a realm. So the first rules translate each to itself.
+    Of the host itself realms reach the name server, ``host_ports`` and ping. Packets with other sources than links,
+    published ranges and their replies do not leave. Each packet that leaves from a link gets an address of the host.
+    """
+    known = list(published)
+    ports = f"\n    tcp dport {{ {', '.join(map(str, sorted(host_ports)))} }} accept" if host_ports else ""
+    sets = "\n".join(
+        f"  set {name} {{ type ipv{key[0]}_addr; flags interval; auto-merge;"
+        f"{_elements(nft.network(item.cidr) for item in known if (item.cidr.version, item.is_open) == key)} }}"
+        for key, name in (((4, False), "closed4"), ((4, True), "open4"), ((6, False), "closed6"), ((6, True), "open6"))
+    )
+    return f"""add table inet {table}
+delete table inet {table}
+table inet {table} {{
+{sets}
+  set bridges {{ type ifname;{_elements(map(nft.interface, bridges))} }}
+  chain untranslated_in {{
+    type nat hook prerouting priority dstnat - 20; policy accept;
+    iifname @bridges meta nfproto ipv4 dnat ip to ip daddr
+    iifname @bridges meta nfproto ipv6 dnat ip6 to ip6 daddr
+  }}
+  chain untranslated_out {{
+    type nat hook postrouting priority srcnat - 20; policy accept;
+    oifname @bridges meta nfproto ipv4 snat ip to ip saddr
+    oifname @bridges meta nfproto ipv6 snat ip6 to ip6 saddr
+  }}
+  chain input {{
+    type filter hook input priority filter - 5; policy accept;
+    iifname != {_ANY_UPLINK} accept
+    ct state established,related accept
+    ip daddr {links.HOST} meta l4proto {{ tcp, udp }} th dport {DNS_PORT} accept
+    meta l4proto {{ icmp, ipv6-icmp }} accept{ports}
+    reject
+  }}
+  chain forward {{
+    type filter hook forward priority filter - 5; policy accept;
+    ct direction reply accept
+    iifname {_ANY_UPLINK} ip saddr != {links.RANGE} ip saddr != @open4 drop
+    iifname {_ANY_UPLINK} ip6 saddr != {links.RANGE6} ip6 saddr != @open6 drop
+    oifname {_ANY_UPLINK} ip daddr {links.RANGE} ct status ! dnat drop
+    oifname {_ANY_UPLINK} ip6 daddr {links.RANGE6} drop
+    oifname {_ANY_UPLINK} ip daddr @closed4 drop
+    oifname {_ANY_UPLINK} ip6 daddr @closed6 drop
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority srcnat; policy accept;
+    ip saddr {links.RANGE} oifname != "lo" masquerade
+    ip6 saddr {links.RANGE6} oifname != "lo" masquerade
+  }}
+}}
+"""
+
+
+def _elements(words: Iterable[str]) -> str:
+    found = ", ".join(sorted(words))
+    return f" elements = {{ {found} }};" if found else ""

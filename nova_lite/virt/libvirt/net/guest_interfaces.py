@@ -28,11 +28,11 @@ _LOCKS = 64
 class Networks(Protocol):
     """Networks of a host: `HostNetworks`, or those of a driver without libvirt."""
 
-    def run_by_libvirt(self, vifs: list[VIF]) -> set[str]:
-        """Return the ids of networks with a DHCP server of this host."""
+    def managed(self, vifs: list[VIF]) -> set[str]:
+        """Return the ids of networks with a gateway of this host."""
         ...
 
-    def follow_name_servers(self) -> None: ...
+    def restore(self) -> None: ...
 
     def update(self, network: Network) -> None: ...
 
@@ -68,7 +68,7 @@ class GuestInterfaces:
 
         A failure is logged, keeps no other guest or network from its changes, and the next call tries again.
         """
-        self._networks.follow_name_servers()
+        self._networks.restore()
         wanted = (filters.networks, filters.pairs, filters.unfiltered)
         if wanted == self._followed:
             return
@@ -98,7 +98,7 @@ class GuestInterfaces:
             def load(text: str) -> None:
                 self._port_firewall.plug(instance_uuid, vifs, text)
 
-            served = self._networks.run_by_libvirt(vifs)
+            served = self._networks.managed(vifs)
             self._anti_spoofing.plug(instance_uuid, vifs, served, load if is_filtered else nft.apply)
 
 

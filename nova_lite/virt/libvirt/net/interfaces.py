@@ -33,17 +33,17 @@ class InterfaceDevices:
         self._connection = connection
         self._timeout = timeout
 
-    def attach(self, domain: Any, vif: VIF, on_libvirt_network: bool) -> None:
+    def attach(self, domain: Any, vif: VIF) -> None:
         """Attach an interface, first to the running guest: if that fails, the definition stays unchanged."""
-        xml = guest_xml.interface_xml(vif, on_libvirt_network)
+        xml = guest_xml.interface_xml(vif)
         for flag in self._where(domain):
             if not self._has(domain, vif, flag):
                 self._connection.call_filtering(
                     domain.attachDeviceFlags, xml, flag, done=functools.partial(self._has, domain, vif, flag)
                 )
 
-    def detach(self, domain: Any, vif: VIF, on_libvirt_network: bool) -> None:
-        xml = guest_xml.interface_xml(vif, on_libvirt_network)
+    def detach(self, domain: Any, vif: VIF) -> None:
+        xml = guest_xml.interface_xml(vif)
         for flag in self._where(domain):
             if flag == _LIVE:
                 self._detach_live(domain, vif, xml)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from nova_lite.base import files
 from nova_lite.objects import HostRouter, Network
-from nova_lite.objects.security_group import MemberList
+from nova_lite.objects.security_group import NetworkMembers
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63}){0,126}")
 #: Address, name, and domain of a guest.
@@ -39,7 +39,7 @@ def servers(default: str) -> list[str]:
     return [f"server=/{default.strip('.')}/"]
 
 
-def texts(names: Mapping[str, MemberList], routers: Iterable[HostRouter], default: str) -> dict[str, str]:
+def texts(names: Mapping[str, NetworkMembers], routers: Iterable[HostRouter], default: str) -> dict[str, str]:
     """Return, by network, its file in the format of /etc/hosts. A list that has not come whole is left out."""
     names = {network_id: item for network_id, item in names.items() if item.base is None}
     together: dict[str, tuple[str, ...]] = {}

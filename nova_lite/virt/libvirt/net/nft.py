@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from nova_lite.base import exceptions, ip, metrics
+from nova_lite.virt.libvirt.net import namespaces
 
 LOG = logging.getLogger(__name__)
 
@@ -23,9 +24,9 @@ Part = TypeVar("Part")
 #: Names of interfaces that this daemon accepts: letters, digits and ``_.-``, at most 15, as the kernel limits them.
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,14}")
 _MAC_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
-#: The kernel limits names of tables, chains and sets to 255 characters. Each has a prefix.
-_MAX_NAME = 200
-_ID = re.compile(rf"[A-Za-z0-9-]{{1,{_MAX_NAME}}}")
+#: The kernel limits names of tables, chains and sets to 255 characters. Each has a prefix, and up to three ids.
+_MAX_NAME, _MAX_ID = 200, 70
+_ID = re.compile(rf"[A-Za-z0-9-]{{1,{_MAX_ID}}}")
 
 
 def address(value: ip.Address) -> str:
@@ -86,16 +87,20 @@ def usable(kind: str, items: Iterable[Item], make: Callable[[Item], Part], name:
     return parts
 
 
-def run(text: str) -> str:
-    """Execute the commands in one kernel transaction. Return nft's error message, empty on success."""
+def run(text: str, namespace: str | None = None) -> str:
+    """Execute the commands in one kernel transaction. Return nft's error message, empty on success.
+
+    ``namespace``: network namespace whose filters they change; None: the host's own.
+    """
+    enter = () if namespace is None else namespaces.inside(namespace)
     try:
-        result = subprocess.run(["nft", "-f", "-"], input=text, capture_output=True, text=True, check=False)
+        result = subprocess.run([*enter, "nft", "-f", "-"], input=text, capture_output=True, text=True, check=False)
     except OSError as error:
         return f"nft cannot be run: {error.strerror}"
     return f"nft: {' '.join(result.stderr.split())}" if result.returncode else ""
 
 
-def apply(text: str) -> None:
+def apply(text: str, namespace: str | None = None) -> None:
     """Execute the commands, if any. Raises `VirtDriverError`."""
-    if text and (error := run(text)):
+    if text and (error := run(text, namespace)):
         raise exceptions.VirtDriverError(reason=f"the packet filters of this host cannot be loaded: {error}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+import socket
+from collections.abc import Mapping
 
 import msgspec
 
@@ -14,6 +15,7 @@ from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.guest_interfaces import GuestInterfaces
 from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from nova_lite.virt.libvirt.net.networks import HostNetworks
+from nova_lite.virt.libvirt.net.qos import HostQos
 from nova_lite.virt.libvirt.net.routers import HostRouters
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
@@ -30,16 +32,19 @@ class NetworkParts:
     tunnels: Tunnels
     routers: HostRouters
     records: GuestInterfaces
+    qos: HostQos
 
     def prepare(self, context: HostContext) -> None:
         """Restore the network of the guests that the records name."""
         interfaces = {uuid: context.records.read_interfaces(uuid) for uuid in context.records.uuids()}
+        self.routers.read()
         served = self.networks.init_host([vif for vifs in interfaces.values() for vif in vifs])
         unknown = {uuid: context.domains.taps(uuid) for uuid in context.records.unreadable_interfaces()}
         self.anti_spoofing.prepare(interfaces, served, unknown)
         self.routers.prepare(bool(self.anti_spoofing.instances()))
         self.port_firewall.prepare(interfaces)
         self.tunnels.prepare(interfaces, self.routers.active)
+        self.qos.prepare()
 
 
 @dataclasses.dataclass(eq=False)
@@ -54,13 +59,12 @@ class HostSide(HostPart, abilities.Networks):
             return
         parts = self._parts
         parts.records.record(instance.uuid, vifs)
-        networks = {vif.network.id: vif.network for vif in vifs if parts.networks.plug(vif, _name_on(vif, instance))}
-        rules = parts.networks.rules(networks.values())
+        served = {vif.network.id for vif in vifs if parts.networks.plug(vif, _name_on(vif, instance))}
 
         def load(text: str) -> None:
-            parts.port_firewall.plug(instance.uuid, vifs, rules + text)
+            parts.port_firewall.plug(instance.uuid, vifs, text)
 
-        parts.anti_spoofing.plug(instance.uuid, vifs, networks.keys(), load)
+        parts.anti_spoofing.plug(instance.uuid, vifs, served, load)
         parts.tunnels.plug(instance.uuid, vifs)
         parts.routers.resume()
         parts.tunnels.route(parts.routers.active)
@@ -78,6 +82,9 @@ class HostSide(HostPart, abilities.Networks):
                 parts.networks.unplug(vif)
             self._records.remove_interfaces(instance_uuid)
 
+    def metadata_sockets(self) -> Mapping[str, socket.socket]:
+        return self._parts.networks.metadata_sockets()
+
     @file_errors()
     def remove_unused(self, minimum_age: float) -> list[str]:
         return self._parts.networks.remove_idle(minimum_age)
@@ -92,16 +99,16 @@ class GuestSide(HostPart, abilities.Interfaces):
 
     def attach(self, instance_uuid: str, vif: VIF) -> None:
         domain, _ = self._domains.get(instance_uuid)
-        self._devices.attach(domain, vif, bool(self._parts.networks.run_by_libvirt([vif])))
+        self._devices.attach(domain, vif)
 
     def detach(self, instance_uuid: str, vif: VIF) -> None:
         domain, _ = self._domains.get(instance_uuid)
         parts = self._parts
-        self._devices.detach(domain, vif, bool(parts.networks.run_by_libvirt([vif])))
+        self._devices.detach(domain, vif)
         with file_errors(), parts.records.lock(instance_uuid):
             rest = [other for other in self._records.read_interfaces(instance_uuid) if other.id != vif.id]
             parts.networks.unplug(vif)
-            served = parts.networks.run_by_libvirt(rest)
+            served = parts.networks.managed(rest)
 
             def load(text: str) -> None:
                 parts.port_firewall.plug(instance_uuid, rest, text)
@@ -130,23 +137,25 @@ class HostFilters(abilities.Filters):
         parts.records.update(filters)
         parts.routers.set(filters.routers)
         parts.networks.set_names(filters.names, parts.routers.active)
-        # Neighbours change with every guest, and do not matter to the filters.
-        paired = parts.port_firewall.paired_networks()
-        bare = [_without_neighbours(router, paired) for router in parts.routers.active]
+        # Floating addresses lead into realms, so a network that has moved to another one matters to the filters.
+        bare = [HostRouter(id=router.id, networks=router.networks, only=router.only) for router in parts.routers.active]
         relevant = msgspec.structs.replace(
-            filters, peers=None, routers=bare, networks=None, pairs=None, unfiltered=None, names=None
+            filters,
+            peers=None,
+            routers=bare,
+            networks=None,
+            pairs=None,
+            unfiltered=None,
+            names=None,
+            qos=None,
+            floating_qos={},
         )
         parts.port_firewall.set(relevant)
         parts.tunnels.route(parts.routers.active)
         parts.tunnels.set(filters.peers)
+        parts.qos.set(filters)
 
 
 def _name_on(vif: VIF, instance: Instance) -> str:
     """Return the host name that DHCP gives a guest, which dnsmasq then answers: "" on another project's network."""
     return instance.hostname if vif.network.project_id in (None, instance.project_id) else ""
-
-
-def _without_neighbours(router: HostRouter, paired: Collection[str]) -> HostRouter:
-    """Return a router with the neighbours of these networks only."""
-    known = {network_id: item for network_id, item in router.neighbours.items() if network_id in paired}
-    return HostRouter(id=router.id, networks=router.networks, neighbours=known)

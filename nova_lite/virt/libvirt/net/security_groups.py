@@ -4,9 +4,10 @@ A guest is identified by its bridge and its address, which libvirt's filter prev
 cross a bridge also pass the IP tables, because the bridge is configured to show them (``nf_call_iptables``). So both
 kinds of connections are tracked, and replies to allowed connections pass.
 
-The table has three parts: the rules of each group (``in_…``, ``out_…``, and a set of its members' addresses), the
-groups of each interface (``port_in_…``, ``port_out_…``), and the assignment of packets to interfaces. The table is
-replaced as a whole in one step. Established connections continue until they end.
+The table has four parts: the rules of each group (``in_…``, ``out_…``, and sets of members' addresses), the groups of
+each interface (``port_in_…``, ``port_out_…``), the assignment of packets to interfaces, and the zones of connections.
+The table is replaced as a whole in one step. Established connections continue until they end. The chains of a group
+with rules about members are there for each realm (`group_members`) of its interfaces.
 
 nft refuses a table with a single wrong word. So every word is made from a parsed value (`nft`). A rule, an address or
 an interface without a valid value is left out, with a line in the log, and so allows nothing.
@@ -36,24 +37,21 @@ from nova_lite.objects.security_group import (
     ICMPV6,
     INGRESS,
     IPV4,
-    IPV6,
     WITH_PORTS,
     protocol_number,
 )
 from nova_lite.virt import images
-from nova_lite.virt.libvirt.net import address_pairs, dual_stack, floating_ips, nft
+from nova_lite.virt.libvirt.net import address_pairs, dual_stack, floating_ips, group_members, nft
 from nova_lite.virt.libvirt.net.address_pairs import Pair
-from nova_lite.virt.libvirt.net.firewall import connected_bridges
+from nova_lite.virt.libvirt.net.conntrack_zones import ConntrackZones
+from nova_lite.virt.libvirt.net.group_members import FAMILIES, VERSIONS, MemberSet, Place, Realms
+from nova_lite.virt.libvirt.net.links import Links
 from nova_lite.virt.libvirt.net.names import bridge_name, ports_table
 
 LOG = logging.getLogger(__name__)
 
 BRIDGE_SYSCTL = "/proc/sys/net/bridge"
 BRIDGE_SWITCHES = {"nf_call_iptables": "1", "nf_call_ip6tables": "1"}
-
-_FAMILIES = {IPV4: "ip", IPV6: "ip6"}
-_SET_TYPES = {IPV4: "ipv4_addr", IPV6: "ipv6_addr"}
-_VERSIONS = {IPV4: 4, IPV6: 6}
 
 prepare_decoders(PortFilters)
 
@@ -65,12 +63,15 @@ class PortFirewall:
     restart of the daemon or the machine.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str, numbers: Links | None = None) -> None:
+        """``numbers``: of this machine's links to realms; None: it has none, and so no floating addresses."""
         self.enabled: bool = conf.network.security_groups
         self._table = ports_table(host)
         self._host = host
         self._path = os.path.join(directory, f"_port-filters@{host}.json")
         self._floating = floating_ips.FloatingAddresses(directory, host, conf.network.public_interface)
+        self._translations = None if numbers is None else floating_ips.Translations(host, numbers)
+        self._zones = ConntrackZones()
         self._lock = threading.Lock()
         self._ports: dict[str, list[VIF]] = {}
         self._filters = PortFilters()
@@ -133,7 +134,7 @@ class PortFirewall:
             if filters != self._filters:
                 files.write_atomically(self._path, msgspec.json.encode(filters), writer=self._host)
                 if self._is_applied and any(self._ports.values()):
-                    changes = member_changes(self._table, self._filters, filters)
+                    changes = member_changes(self._table, self._ports, self._filters, filters)
                 self._filters, self._is_applied = filters, False
             if changes is not None and not nft.run(changes):
                 self._is_applied = True
@@ -148,11 +149,6 @@ class PortFirewall:
             return False
         LOG.warning("The table %s is gone and loaded again", self._table)
         return True
-
-    def paired_networks(self) -> Collection[str]:
-        """Return the networks on which guests here have address pairs."""
-        with self._lock:
-            return {vif.network.id for vifs in self._ports.values() for vif in vifs if vif.address_pairs}
 
     def instances(self) -> list[str]:
         """Return the instances whose ports are filtered here."""
@@ -175,13 +171,14 @@ class PortFirewall:
         floating = [(address, mine[port]) for port, address in self._filters.floating.items() if port in mine]
         leads = dict(nft.usable("floating address", floating, floating_ips.lead, lambda item: item[0]))
         self._is_applied = False
+        ways: list[floating_ips.Lead] = []
         try:
-            self._floating.assign(set(leads))
+            if self._translations is not None:
+                ways = self._translations.assign(leads)
+                self._floating.assign({way.floating for way in ways})
         finally:
-            connected = connected_bridges(self._filters.routers or ())
-            text = ruleset(self._table, self._ports, self._filters)
-            text += floating_ips.ruleset(self._table, leads, connected)
-            nft.apply(beside + text)
+            text = ruleset(self._table, self._ports, self._filters) + self._zones.ruleset(self._table, bridges)
+            nft.apply(beside + text + floating_ips.ruleset(self._table, ways))
         self._is_applied = True
 
     def _read(self) -> PortFilters:
@@ -266,89 +263,83 @@ def ruleset(table: str, ports: dict[str, list[VIF]], filters: PortFilters) -> st
     gone = f"add table inet {table}\ndelete table inet {table}\n"
     if not any(ports.values()):
         return gone
-    groups = [group for _, group in sorted(filters.groups.items())]
-    vifs = [
-        (vif, _groups_of(uuid, vif, filters))
-        for uuid, mine in sorted(ports.items())
-        for vif in nft.usable("interface", mine, _filterable, lambda vif: vif.id)
+    realms = Realms(filters.routers or ())
+    vifs = _filtered_by(ports, filters)
+    chains = _chains(vifs, realms)
+    parts = group_members.definitions(_member_sets(chains, filters), filters, realms)
+    parts += [part for _, (group, place) in sorted(chains.items()) for part in _group(group, filters.groups, place)]
+    parts += [
+        part
+        for vif, mine in vifs
+        for part in _port(vif, [_chain_name(group, realms.place(vif.network.id)) for group in mine])
     ]
-    parts = [part for group in groups for part in (*_members(group), *_group(group, filters.groups))]
-    parts += [part for vif, mine in vifs for part in _port(vif, mine)]
     only = [vif for vif, _ in vifs]
     paired = [(vif, pairs) for vif in only if (pairs := address_pairs.of(vif))]
     outward = [*_sent_by_pairs(paired), *_verdicts(only, EGRESS)]
-    others = _to_others(paired, filters)
     inward = [*_broadcast_rules(only), *_bridged_to_pairs(paired), *_verdicts(only, INGRESS)]
     parts += [
         _hook("egress_forward", "forward", -6, outward),
         _hook("egress_input", "input", -6, outward),
-        _hook("ingress_forward", "forward", -5, [*inward, *others, *_routed_to_pairs(paired, is_forward=True)]),
-        _hook(
-            "ingress_output",
-            "output",
-            -5,
-            [*_verdicts(only, INGRESS), *others, *_routed_to_pairs(paired, is_forward=False)],
-        ),
+        _hook("ingress_forward", "forward", -5, inward),
+        _hook("ingress_output", "output", -5, _verdicts(only, INGRESS)),
     ]
     body = "\n".join(parts)
     return f"{gone}table inet {table} {{\n{body}\n}}\n"
 
 
-def _groups_of(instance_uuid: str, vif: VIF, filters: PortFilters) -> list[str]:
+def _filtered_by(ports: dict[str, list[VIF]], filters: PortFilters) -> list[tuple[VIF, list[SecurityGroup]]]:
+    """Return the valid interfaces with their groups."""
+    return [
+        (vif, _groups_of(uuid, vif, filters))
+        for uuid, mine in sorted(ports.items())
+        for vif in nft.usable("interface", mine, _filterable, lambda vif: vif.id)
+    ]
+
+
+def _groups_of(instance_uuid: str, vif: VIF, filters: PortFilters) -> list[SecurityGroup]:
     """Return the groups of the port, or else those of its instance."""
     mine = filters.ports.get(vif.id, filters.instances.get(instance_uuid, []))
-    return [group for group in mine if group in filters.groups]
+    return [filters.groups[group_id] for group_id in mine if group_id in filters.groups]
 
 
-def _members(group: SecurityGroup) -> list[str]:
-    sets = []
-    members = nft.usable(f"member of group {group.id}", group.members, ip.parse, str)
-    for ethertype, version in _VERSIONS.items():
-        found = sorted({nft.address(member) for member in members if member.version == version})
-        elements = f" elements = {{ {', '.join(found)} }}" if found else ""
-        sets.append(f"  set {_set_name(group.id, ethertype)} {{ type {_SET_TYPES[ethertype]};{elements} }}")
-    return sets
+def _chains(vifs: Iterable[tuple[VIF, list[SecurityGroup]]], realms: Realms) -> dict[str, tuple[SecurityGroup, Place]]:
+    """Return the groups of these interfaces with the places where they are, by the end of the names of their chains."""
+    found = [(group, realms.place(vif.network.id)) for vif, groups in vifs for group in groups]
+    return {_chain_name(group, place): (group, place) for group, place in found}
 
 
-def member_changes(table: str, before: PortFilters, after: PortFilters) -> str | None:
-    """Return the nft commands that change a loaded table, if the filters differ in members of groups only.
-
-    None if more differs. Loading 100,000 members takes a second, loading one of them 25 ms.
-    """
-    if _without_members(before) != _without_members(after):
-        return None
-    lines = []
-    for group_id, group in after.groups.items():
-        old, new = set(before.groups[group_id].members), set(group.members)
-        for verb, texts in (("delete", old - new), ("add", new - old)):
-            members = nft.usable(f"member of group {group_id}", sorted(texts), ip.parse, str)
-            if {nft.address(member) for member in members} != texts:
-                return None  # one address may have several texts
-            for ethertype, version in _VERSIONS.items():
-                if found := sorted(nft.address(member) for member in members if member.version == version):
-                    lines.append(
-                        f"{verb} element inet {table} {_set_name(group_id, ethertype)} {{ {', '.join(found)} }}\n"
-                    )
-    return "".join(lines)
+def _chain_name(group: SecurityGroup, place: Place) -> str:
+    name = nft.identifier(group.id)
+    return f"{name}_{place.name}" if any(rule.remote_group_id is not None for rule in group.rules) else name
 
 
-def _without_members(filters: PortFilters) -> PortFilters:
-    groups = {key: msgspec.structs.replace(group, members=[]) for key, group in filters.groups.items()}
-    return msgspec.structs.replace(filters, groups=groups)
+def _member_sets(chains: dict[str, tuple[SecurityGroup, Place]], filters: PortFilters) -> set[MemberSet]:
+    """Return the sets that the rules of these chains name."""
+    return {
+        place.members(rule.remote_group_id, rule.ethertype)
+        for group, place in chains.values()
+        for rule in group.rules
+        if rule.remote_group_id in filters.groups and rule.ethertype in FAMILIES
+    }
 
 
-def _set_name(group_id: str, ethertype: str) -> str:
-    return f"members{_FAMILIES[ethertype]}_{nft.identifier(group_id)}"
+def member_changes(table: str, ports: dict[str, list[VIF]], before: PortFilters, after: PortFilters) -> str | None:
+    """Return the nft commands that change a loaded table, as `group_members.changes` does."""
+
+    def needed(filters: PortFilters) -> set[MemberSet]:
+        return _member_sets(_chains(_filtered_by(ports, filters), Realms(filters.routers or ())), filters)
+
+    return group_members.changes(table, before, after, needed)
 
 
-def _group(group: SecurityGroup, known: Collection[str]) -> list[str]:
+def _group(group: SecurityGroup, known: Collection[str], place: Place) -> list[str]:
     return [
         _chain(
-            f"{name}_{nft.identifier(group.id)}",
+            f"{name}_{_chain_name(group, place)}",
             nft.usable(
                 "rule",
                 _alike(rule for rule in group.rules if rule.direction == direction and _is_complete(rule, known)),
-                _text,
+                lambda rules: _text(rules, place),
                 lambda rules: rules[0].id,
             ),
         )
@@ -370,27 +361,27 @@ def _without_prefix(rule: SecurityGroupRule) -> tuple[bool, SecurityGroupRule]:
     return rule.remote_ip_prefix is None, msgspec.structs.replace(rule, remote_ip_prefix=None)
 
 
-def rule_text(rule: SecurityGroupRule) -> str:
+def rule_text(rule: SecurityGroupRule, place: Place) -> str:
     """Return one rule in nft's syntax. Raises ValueError for a rule that the API would refuse."""
-    return _text([rule])
+    return _text([rule], place)
 
 
-def _text(rules: list[SecurityGroupRule]) -> str:
+def _text(rules: list[SecurityGroupRule], place: Place) -> str:
     """Return rules that differ only in their prefix as one rule: nft loads a set faster than a rule for each."""
     rule = rules[0]
-    if rule.ethertype not in _FAMILIES:
+    if rule.ethertype not in FAMILIES:
         raise ValueError(f"ethertype {rule.ethertype!r}")
-    family = _FAMILIES[rule.ethertype]
+    family = FAMILIES[rule.ethertype]
     words = [f"meta nfproto {'ipv4' if rule.ethertype == IPV4 else 'ipv6'}"]
     side = "saddr" if rule.direction == INGRESS else "daddr"
     if rule.remote_ip_prefix is not None:
         prefixes = [ip.parse_network(str(item.remote_ip_prefix), strict=False) for item in rules]
         for prefix in prefixes:
-            if prefix.version != _VERSIONS[rule.ethertype]:
+            if prefix.version != VERSIONS[rule.ethertype]:
                 raise ValueError(f"{prefix} is not {rule.ethertype}")
         words += [f"{family} {side} {_set_of(prefixes)}"] if all(prefix.prefixlen for prefix in prefixes) else []
     if rule.remote_group_id is not None:
-        words.append(f"{family} {side} @{_set_name(rule.remote_group_id, rule.ethertype)}")
+        words.append(f"{family} {side} @{place.members(rule.remote_group_id, rule.ethertype).name}")
     return " ".join([*words, *_protocol(rule), "accept"])
 
 
@@ -435,6 +426,8 @@ def _icmp(number: int, kind: int | None, code: int | None) -> list[str]:
 def _port(vif: VIF, groups: list[str]) -> list[str]:
     """Return the rules of a port: replies and related packets pass, then the groups decide, and the rest is dropped.
 
+    ``groups``: ends of the names of their chains.
+
     Some rules do not depend on groups. A guest may be a DHCP client but not a DHCP server. With IPv6 it may announce
     its own addresses, but not act as a router.
     """
@@ -455,11 +448,10 @@ def _port(vif: VIF, groups: list[str]) -> list[str]:
         *(["meta nfproto ipv6 udp sport 546 udp dport 547 accept"] if assigned else []),
         *both,
     ]
-    accepted = [f"jump in_{nft.identifier(group)}" for group in groups]
+    accepted = [f"jump in_{group}" for group in groups]
     return [
         _chain(f"port_in_{name}", [*inward, *accepted, "drop"]),
-        *([_chain(f"pair_in_{name}", ["ct state established,related accept", *accepted])] if vif.address_pairs else []),
-        _chain(f"port_out_{name}", [*outward, *(f"jump out_{nft.identifier(group)}" for group in groups), "drop"]),
+        _chain(f"port_out_{name}", [*outward, *(f"jump out_{group}" for group in groups), "drop"]),
     ]
 
 
@@ -533,33 +525,7 @@ def _bridged_to_pairs(paired: _Paired) -> list[str]:
     return lines
 
 
-def _routed_to_pairs(paired: _Paired, is_forward: bool) -> list[str]:
-    """Return the rules for packets that the host sends to addresses of pairs.
-
-    Several guests may have the address, and the host does not know here which of them gets the packet. So it passes if
-    the groups of any of them accept it.
-    """
-    lines, last = [], []
-    for vif, pairs in paired:
-        bridge = nft.interface(bridge_name(vif.network))
-        routed = f"iifname != {bridge} oifname {bridge}" if is_forward else f"oifname {bridge}"
-        for pair in pairs:
-            lines.append(f"{routed} {pair.inet('daddr')} jump pair_in_{nft.identifier(vif.id)}")
-            last.append(f"{routed} {pair.inet('daddr')} drop")
-    return [*lines, *dict.fromkeys(last)]
-
-
-def _to_others(paired: _Paired, filters: PortFilters) -> list[str]:
-    """Return the rules for packets to guests of other hosts, whose addresses a pair may include. Their hosts filter."""
-    bridges = {vif.network.id: nft.interface(bridge_name(vif.network)) for vif, _ in paired}
-    known = {key: item for router in filters.routers or () for key, item in router.neighbours.items()}
-    lines = []
-    for network_id, bridge in sorted(bridges.items()):
-        addresses = nft.usable("neighbour", known.get(network_id, ()), ip.parse, str)
-        for version, family in ((4, "ip"), (6, "ip6")):
-            if found := sorted({nft.address(item) for item in addresses if item.version == version}):
-                lines.append(f"oifname {bridge} {family} daddr {{ {', '.join(found)} }} accept")
-    return lines
+_DISCOVERY = "nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, nd-router-advert"
 
 
 def _broadcast_rules(vifs: list[VIF]) -> list[str]:
@@ -572,8 +538,9 @@ def _broadcast_rules(vifs: list[VIF]) -> list[str]:
         lines += [f"{between} udp dport {{ 67, 68 }} accept", f"{between} drop"]
         if network.cidr6:
             between = f"iifname {nft.interface(bridge)} oifname {nft.interface(bridge)} ip6 daddr ff00::/8"
-            neighbours = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert }"
-            lines += [f"{between} {neighbours} accept", f"{between} drop"]
+            # The realm advertises routes and answers DHCPv6. No guest does (`anti_spoofing`).
+            lines += [f"{between} icmpv6 type {{ {_DISCOVERY} }} accept", f"{between} udp dport 547 accept"]
+            lines.append(f"{between} drop")
     return lines
 
 

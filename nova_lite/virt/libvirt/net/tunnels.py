@@ -25,8 +25,8 @@ from oslo_config import cfg
 from nova_lite.base import exceptions, files, ip
 from nova_lite.objects import VIF, HostRouter, Network
 from nova_lite.virt import images
-from nova_lite.virt.libvirt.net import nft
-from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, tunnel_name, tunnels_table
+from nova_lite.virt.libvirt.net import nft, realms
+from nova_lite.virt.libvirt.net.names import GATEWAY, bridge_name, gateway_name, tunnel_name, tunnels_table
 
 LOG = logging.getLogger(__name__)
 
@@ -173,11 +173,11 @@ class Tunnels:
     def _connect(self, network: Network) -> None:
         """Connect a network's device to its bridge, unless the bridge is an operator's own.
 
-        libvirt may have created the bridge again meanwhile, and then the device is in no bridge.
+        The bridge may have been made again meanwhile, and then the device is in no bridge.
         """
         bridge, device = bridge_name(network), tunnel_name(network)
         peers = self._remote_peers(network.id)
-        if network.vni is None or _mac_address(bridge) != bridge_mac(network.vni):
+        if network.vni is None or realms.network_on(bridge) != network.id:
             return  # it is created when a guest is plugged
         if _master(device) == bridge and self._connected.get(device) == peers:
             return
@@ -206,7 +206,7 @@ class Tunnels:
         used = {tunnel_name(network) for network in self._networks().values()}
         for network in before:
             device, bridge = tunnel_name(network), bridge_name(network)
-            others = set(_members(bridge)) - {device}
+            others = realms.members(bridge) - {device, gateway_name(network.id)}
             if device not in used and not others and os.path.exists(f"{NET}/{device}"):
                 self._connected.pop(device, None)
                 images.run("ip", "link", "delete", device)
@@ -251,7 +251,7 @@ def passing_rules(routers: Iterable[HostRouter], local_ip: str) -> list[str]:
             for family, cidrs in (("ip", [item.cidr for item in others]), ("ip6", [item.cidr6 for item in others])):
                 parsed = [ip.parse_network(cidr, strict=False) for cidr in cidrs if cidr]
                 if found := ", ".join(sorted(nft.network(item) for item in parsed)):
-                    packets = f'oifname "{tunnel_name(network)}" {family} saddr {{ {found} }}'
+                    packets = f'iifname "{GATEWAY}*" oifname "{tunnel_name(network)}" {family} saddr {{ {found} }}'
                     lines.append(f"{packets} ether saddr set {sender_mac(local_ip)} accept")
     return lines
 
@@ -273,15 +273,17 @@ def ruleset(table: str, port: int, peers: list[str], needed: bool, passing: Iter
   }}
   chain forward {{
     type filter hook forward priority -300; policy accept;
+    iifname "{tunnel_name()}*" oifname "{GATEWAY}*" drop
     iifname "{tunnel_name()}*" jump of_host
-    oifname "{tunnel_name()}*" jump of_host
+    oifname "{tunnel_name()}*" jump of_host{routed}
+    iifname "{GATEWAY}*" oifname "{tunnel_name()}*" drop
   }}
   chain input {{
     type filter hook input priority -300; policy accept;
     iifname "{tunnel_name()}*" drop
   }}
   chain output {{
-    type filter hook output priority -300; policy accept;{routed}
+    type filter hook output priority -300; policy accept;
     oifname "{tunnel_name()}*" drop
   }}
 }}
@@ -333,19 +335,3 @@ def _master(device: str) -> str:
         return os.path.basename(os.readlink(f"{NET}/{device}/master"))
     except OSError:
         return ""
-
-
-def _mac_address(device: str) -> str:
-    """Return the device's MAC address, empty if it does not exist."""
-    try:
-        with open(f"{NET}/{device}/address") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
-
-
-def _members(bridge: str) -> list[str]:
-    try:
-        return os.listdir(f"{NET}/{bridge}/brif")
-    except OSError:
-        return []

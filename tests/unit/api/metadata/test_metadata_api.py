@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nova_lite.api.metadata.app import MetadataApp
 from nova_lite.base import exceptions
 from nova_lite.objects.instance import POSTED_PASSWORD
+from tests.support.control_plane import NETWORK_ID
 from tests.support.metadata_service import ADDRESS, KEY, PROXY, Service, signed
+
+OTHER = "9f1d3c52-0000-4000-8000-000000000001"
 
 EC2 = [
     "1.0",
@@ -41,8 +46,8 @@ OPENSTACK = [
 
 
 @pytest.fixture
-def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
-    return Service(tmp_path, monkeypatch)
+def service(tmp_path: Path) -> Service:
+    return Service(tmp_path)
 
 
 # --- EC2
@@ -188,7 +193,7 @@ def test_invalid_password_is_refused(service: Service, body: bytes) -> None:
 def test_unknown_address_is_a_404(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     for path in ("/latest/meta-data/", "/openstack", "/openstack/latest/meta_data.json"):
         service.text(path, 404, address="10.0.0.77")
-    assert "A metadata request from 10.0.0.77 (no MAC) is refused: no server has it" in caplog.text
+    assert f"A metadata request from 10.0.0.77 ({NETWORK_ID}) is refused: no server has it" in caplog.text
 
 
 def test_deleted_server_is_not_served(service: Service) -> None:
@@ -204,44 +209,56 @@ def test_headers_of_a_guest_are_ignored(service: Service) -> None:
     assert service.text("/latest/meta-data/instance-id", **headers) == service.instance.uuid
 
 
-def test_server_is_found_by_its_mac_address_if_networks_share_addresses(service: Service) -> None:
-    twin = service.add(mac_address="fa:16:3e:00:00:02")
+def test_two_servers_with_every_address_in_common_read_their_own(service: Service) -> None:
+    twin = service.add(network_id=OTHER, user_data=base64.b64encode(b"twin").decode())
+    for network_id, instance, text in ((NETWORK_ID, service.instance, "#!/bin/sh\n"), (OTHER, twin, "twin")):
+        assert service.text("/latest/meta-data/instance-id", network_id=network_id) == instance.uuid
+        assert service.text("/latest/user-data", network_id=network_id) == text
+    service.text("/latest/meta-data/instance-id", 404, network_id="4f0c1e8e-0000-4000-8000-000000000000")
+    assert service("/openstack/latest/password", "POST", body=b"b3du", network_id=OTHER).status_code == 200
+    assert (service.instance.system_metadata, twin.system_metadata) == ({}, {POSTED_PASSWORD: "b3du"})
+
+
+def test_conductor_that_ignores_networks_shows_no_server_of_another(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older one would."""
+    at_address = service.conductor.instances_at_address
+    monkeypatch.setattr(
+        service.conductor, "instances_at_address", lambda context, address, network_id: at_address(context, address)
+    )
+    service.text("/latest/meta-data/instance-id", 404, network_id=OTHER)
+    assert service.text("/latest/meta-data/instance-id") == service.instance.uuid
+
+
+def test_request_from_no_network_is_refused(service: Service) -> None:
+    service.text("/latest/meta-data/instance-id", 403, network_id=None)
+    service.text("/latest/meta-data/instance-id", 403, network_id=None, X_Forwarded_For=ADDRESS)
+
+
+def test_trusted_proxy_forwards_the_address(tmp_path: Path) -> None:
+    service = Service(tmp_path, "use_forwarded_for = true\n")
     path = "/latest/meta-data/instance-id"
-    service.text(path, 404)
-    service.set_link((ADDRESS, "fa:16:3e:00:00:02"))
-    assert service.text(path) == twin.uuid
-    service.set_link(("10.0.0.99", "fa:16:3e:00:00:02"), (ADDRESS, "FA:16:3E:00:00:01"))
-    assert service.text(path) == service.instance.uuid
-    service.set_link((ADDRESS, "fa:16:3e:00:00:03"))
-    service.text(path, 404)
+    proxy: dict[str, Any] = {"address": "192.0.2.1", "network_id": None}
+    assert service.text(path, **proxy, X_Forwarded_For=f"10.0.0.6, {ADDRESS}") == service.instance.uuid
+    for wrong in ({}, *({"X_Forwarded_For": text} for text in ("fe80::1%lo", "unknown", "10.0.0.6:80"))):
+        service.text(path, 400, **proxy, **wrong)
+    service.add(network_id=OTHER)
+    service.text(path, 404, address="192.0.2.1", network_id=OTHER, X_Forwarded_For=ADDRESS)
 
 
-def test_server_with_the_address_of_another_is_refused(service: Service) -> None:
-    service.set_link((ADDRESS, "fa:16:3e:00:00:01"))
-    path = "/latest/meta-data/instance-id"
-    assert service.text(path) == service.instance.uuid
-    service.instance.deleted = True
-    heir = service.add(mac_address="fa:16:3e:00:00:02")
-    service.set_link((ADDRESS, "fa:16:3e:00:00:02"))
-    assert service.text(path) == heir.uuid
-
-
-def test_trusted_proxy_forwards_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    service = Service(tmp_path, monkeypatch, "use_forwarded_for = true\n")
-    path = "/latest/meta-data/instance-id"
-    forged = {"address": "192.0.2.1", "X_Forwarded_For": f"10.0.0.6, {ADDRESS}"}
-    assert service.text(path, **forged) == service.instance.uuid
-    service.text(path, 404, address="192.0.2.1")
-    for forged_address in ("fe80::1%lo", "unknown", "10.0.0.6:80"):
-        service.text(path, 400, address="192.0.2.1", X_Forwarded_For=forged_address)
+def test_address_of_two_networks_is_no_server_behind_a_proxy(tmp_path: Path) -> None:
+    service = Service(tmp_path, "use_forwarded_for = true\n")
+    service.add(network_id=OTHER)
+    service.text("/latest/meta-data/", 404, network_id=None, X_Forwarded_For=ADDRESS)
 
 
 # --- by signature
 
 
 @pytest.fixture
-def proxied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
-    return Service(tmp_path, monkeypatch, PROXY)
+def proxied(tmp_path: Path) -> Service:
+    return Service(tmp_path, PROXY)
 
 
 def test_signed_request_of_neutrons_agent_is_served(proxied: Service) -> None:
@@ -271,9 +288,9 @@ def test_unsigned_request_is_refused_behind_neutrons_agent(proxied: Service, mis
     assert proxied.calls("instances_at_address") == 0
 
 
-def test_empty_secret_is_a_configuration_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_secret_is_a_configuration_error(tmp_path: Path) -> None:
     with pytest.raises(exceptions.ConfigurationError, match="metadata_proxy_shared_secret"):
-        Service(tmp_path, monkeypatch, "[neutron]\nservice_metadata_proxy = true\n")
+        Service(tmp_path, "[neutron]\nservice_metadata_proxy = true\n")
 
 
 # --- what it costs
@@ -289,8 +306,8 @@ def test_server_is_cached_for_some_seconds(tmp_path: Path, monkeypatch: pytest.M
     service.text("/latest/meta-data/hostname", 404)
 
 
-def test_cache_can_be_disabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    service = Service(tmp_path, monkeypatch, "metadata_cache_expiration = 0\n")
+def test_cache_can_be_disabled(tmp_path: Path) -> None:
+    service = Service(tmp_path, "metadata_cache_expiration = 0\n")
     for _ in range(3):
         service.text("/latest/meta-data/hostname")
     assert service.calls("instances_at_address") == 3
@@ -319,4 +336,4 @@ def clocked(path: Path, monkeypatch: pytest.MonkeyPatch, text: str = "") -> tupl
     """Return a service whose time is in the list."""
     now = [1000.0]
     monkeypatch.setattr(MetadataApp.__init__, "__defaults__", (lambda: now[0],))
-    return Service(path, monkeypatch, text), now
+    return Service(path, text), now

@@ -58,7 +58,7 @@ def test_api_without_signatures_has_the_role_api(tmp_path: Path) -> None:
 def of_host(path: Path, monkeypatch: pytest.MonkeyPatch, text: str = "") -> Service:
     """Return the service of host h1. Its guest is there."""
     monkeypatch.setattr(role, "role_of", lambda conf: rpc.METADATA)
-    service = Service(path, monkeypatch, text)
+    service = Service(path, text)
     service.instance.host = make_conf(path, text).host
     return service
 

@@ -73,16 +73,6 @@ def test_invalid_subnet_is_refused(api: Api, network: dict[str, Any], values: di
     assert api.get("/subnets?ip_version=6")["subnets"] == []
 
 
-def test_range_overlaps_no_other_network(api: Api, network: dict[str, Any]) -> None:
-    wide = api.make("/networks", "network", name="two")
-    subnet(api, network, cidr="fd40:0:0:5:8000::/66")
-    body = {"subnet": {"network_id": wide["id"], "ip_version": 6, "cidr": "fd40:0:0:5::/64"}}
-    api.refused("POST", "/subnets", body, 400, "InvalidInput", "overlaps with another subnet")
-    body["subnet"]["cidr"] = "fd40:0:0:5:8800::/70"
-    api.refused("POST", "/subnets", body, 400, "InvalidInput", "overlaps with another subnet")
-    subnet(api, wide, cidr="fd40:0:0:5::/66")
-
-
 def test_modes_of_ipv4_are_refused(api: Api, network: dict[str, Any]) -> None:
     body = {"subnet": {"network_id": network["id"], "ip_version": 4, "cidr": "10.64.1.0/24", **SLAAC}}
     assert api("POST", "/subnets", body).status_code == 400

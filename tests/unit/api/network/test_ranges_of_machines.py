@@ -1,4 +1,4 @@
-"""Ranges that the cloud's machines use are not for subnets of members."""
+"""Ranges that the cloud's machines use are not for subnets of members, while a host is of an older version."""
 
 from __future__ import annotations
 
@@ -46,13 +46,6 @@ def test_subnet_beside_the_ranges_of_hosts_is_made(cloud: Api, cidr: str) -> Non
 def test_subnet_in_a_range_of_the_conductors_machine_is_refused(cloud: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_networks, "used", lambda conf, *servers: ["10.68.0.0/16"])
     cloud.refused("POST", "/subnets", body(cloud, "10.68.9.0/24"), 400, "InvalidInput", OVERLAPS)
-
-
-def test_pool_gives_no_prefix_that_a_host_uses(cloud: Api) -> None:
-    pool = cloud.make("/subnetpools", "subnetpool", prefixes=["10.66.0.0/23"], default_prefixlen=24)
-    values = {**body(cloud, "10.66.0.0/24")["subnet"], "subnetpool_id": pool["id"]}
-    values.pop("cidr")
-    assert cloud.make("/subnets", "subnet", **values)["cidr"] == "10.66.1.0/24"
 
 
 @pytest.mark.parametrize("prefix", ["127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/8", "fe80::/16", "ff00::/8", "::/16"])

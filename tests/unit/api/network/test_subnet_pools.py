@@ -62,14 +62,17 @@ def test_pool_is_shown_as_in_neutron(api: Api) -> None:
 
 
 def test_subnets_get_free_prefixes_of_the_pool(api: Api) -> None:
+    api.manager.conf.set_override("networks_per_project", 10, "network")
     made = pool(api, "10.63.255.0/24", "10.64.0.0/22", min_prefixlen=24, max_prefixlen=28)
     taken = api.make("/networks", "network")["id"]
     api.make("/subnets", "subnet", network_id=taken, ip_version=4, cidr="10.64.0.0/28")
     first = subnet(api, made["id"])
-    # The first prefix is not within the operator's ranges, and a part of the second one is in use.
-    assert (first["cidr"], first["subnetpool_id"], first["gateway_ip"]) == ("10.64.1.0/24", made["id"], "10.64.1.1")
+    # The first prefix is not within the operator's ranges. A part of the second one is in use, but not of the pool.
+    assert (first["cidr"], first["subnetpool_id"], first["gateway_ip"]) == ("10.64.0.0/24", made["id"], "10.64.0.1")
     second = subnet(api, made["id"], prefixlen=26)
-    assert second["cidr"] == "10.64.0.64/26"
+    assert second["cidr"] == "10.64.1.0/26"
+    for cidr in ("10.64.0.16/28", "10.64.1.0/24"):
+        refused(api, {"subnetpool_id": made["id"], "cidr": cidr}, 400, "SubnetAllocationError", "is not available")
     api.refused("DELETE", f"/subnetpools/{made['id']}", None, 400, "SubnetPoolInUse", "existing allocations")
     for item in (first, second):
         assert api("DELETE", f"/networks/{item['network_id']}").status_code == 204

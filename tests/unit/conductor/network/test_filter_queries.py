@@ -35,7 +35,7 @@ STATEMENTS = 10
 LIMITS = ConductorTiming.filter_query_batches
 
 #: Filters of a host without guests.
-EMPTY = PortFilters(peers={}, routers=[], networks={}, pairs={}, unfiltered=[], names={})
+EMPTY = PortFilters(peers={}, routers=[], networks={}, pairs={}, unfiltered=[], qos={}, names={})
 
 
 class Cloud(NamedTuple):
@@ -96,6 +96,11 @@ def timeless(rules: T) -> T:
     return rules
 
 
+def members(rules: PortFilters, group_id: str) -> list[list[str]]:
+    """Return the members of each network."""
+    return [item.members for item in (rules.groups[group_id].members_by_network or {}).values()]
+
+
 def give_own_groups(uow: UnitOfWork, groups: dict[str, list[str]]) -> None:
     """Set the groups of the interfaces of these servers."""
     for uuid, names in groups.items():
@@ -134,9 +139,9 @@ def test_filter_query_returns_only_rules_of_the_host(db: Database, cloud: Cloud)
     assert (in_groups(h6), in_groups(h8)) == ({cloud.coming: [cloud.web, default]}, {})
     assert [list(rules.ports.values()) for rules in (h1, h2, h4, h5)] == [[], [[cloud.web]], [[]], []]
     # Members of a group are sent only to hosts with a rule that names the group.
-    assert h1.groups[cloud.web].members == h6.groups[cloud.web].members == []
-    assert h2.groups[cloud.web].members == ["10.0.0.2", "10.0.0.4", "10.0.0.7", "10.0.0.8"]
-    assert (h1.groups[default].members, h1.groups[theirs].members) == (["10.0.0.2", "10.0.0.7"], ["10.0.0.3"])
+    assert h1.groups[cloud.web].members_by_network is h6.groups[cloud.web].members_by_network is None
+    assert members(h2, cloud.web) == [["10.0.0.2", "10.0.0.4", "10.0.0.7", "10.0.0.8"]]
+    assert (members(h1, default), members(h1, theirs)) == ([["10.0.0.2", "10.0.0.7"]], [["10.0.0.3"]])
     assert {group.project_id for group in h4.groups.values()} == {"p2"}
     assert (h8.groups, h8.floating, h8.peers) == ({}, {}, {})
     # Floating addresses lead to the current host of a server, and not to the source or destination of a move.
@@ -203,12 +208,27 @@ def test_rules_for_builds_that_cannot_be_read_are_left_out(
     assert queries.rules_for_builds({"h1": ["p2"], "h2": ["p1"]}) == {}
 
 
+@pytest.mark.parametrize("known", [None, {}])
+def test_host_of_an_older_version_gets_members_without_networks(
+    db: Database, cloud: Cloud, known: dict[str, dict[str, str]] | None
+) -> None:
+    """The host is recognised by its query, also for the filters of build commands."""
+    queries = FilterQueries(db)
+    replied = queries.port_filters_get(make.ADMIN, "h2", [cloud.back], known_members=known)
+    for rules in (replied, queries.rules_for_builds({"h2": ["p1"]})["h2"]):
+        assert isinstance(rules, PortFilters)
+        group = rules.groups[cloud.web]
+        found = ["10.0.0.2", "10.0.0.4", "10.0.0.7", "10.0.0.8"]
+        assert (group.members, group.members_by_network is None) == (found if known is None else [], known is None)
+        assert members(rules, cloud.web) == ([] if known is None else [found])
+
+
 # --- batches
 
 
 def send(queries: FilterQueries, question: FilterQuery) -> PortFilters | Exception:
     try:
-        return timeless(wait_for(queries.port_filters_get(make.ADMIN, *question[:2])))
+        return timeless(wait_for(queries.port_filters_get(make.ADMIN, *question[:2], known_members={})))
     except Exception as error:
         return error
 
@@ -243,7 +263,7 @@ def test_single_filter_query_is_answered_at_once(db: Database, cloud: Cloud) -> 
     batch = all_of(db, cloud)[0]
     timing = ConductorTiming(filter_query_batches=LIMITS._replace(max_delay=10 * DEADLINE))
     with counting() as counted:
-        rules = FilterQueries(db, timing).port_filters_get(make.ADMIN, *batch[:2])
+        rules = FilterQueries(db, timing).port_filters_get(make.ADMIN, *batch[:2], known_members={})
     assert timeless(rules) == timeless(db.read(security_groups.filters, *batch))
     assert len(counted.statements) == STATEMENTS, counted.statements
 
@@ -280,5 +300,5 @@ def test_unavailable_database_fails_every_filter_query_of_a_batch(
 
 def test_conductor_serves_port_filters_get(db: Database, cloud: Cloud, conductor: ConductorRPC) -> None:
     for question in all_of(db, cloud):
-        rules = conductor.port_filters_get(make.ADMIN, *question[:2])
+        rules = conductor.port_filters_get(make.ADMIN, *question[:2], known_members={})
         assert timeless(rules) == timeless(db.read(security_groups.filters, *question))

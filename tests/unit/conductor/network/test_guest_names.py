@@ -15,7 +15,7 @@ from nova_lite.db.core.models import Network, Port, Router, RouterInterface
 from nova_lite.db.network import guest_names, member_versions, security_groups
 from nova_lite.db.network.member_versions import MemberCache
 from nova_lite.db.servers import instances
-from nova_lite.objects.security_group import LARGE, UNKNOWN, members_digest
+from nova_lite.objects.security_group import LARGE, NAMES, UNKNOWN, members_digest
 from tests.support import make
 from tests.support.spanning import guest, host, span
 from tests.support.statements import counting
@@ -96,12 +96,12 @@ def test_new_host_name_raises_the_version_of_cached_names(
     uuid = guest(db, wide, 2, nodes["h1"], host="h1", hostname="old")
     rename = functools.partial(_rename, uuid=uuid)
     db.write(rename, name="first")
-    assert db.read(guest_names.by_project, {"p1"}, cache) == {"p1": {wide.id: ["10.0.0.2 first "]}}
+    assert db.read(guest_names.by_project, {"p1"}, cache) == {"p1": {NAMES: {wide.id: ["10.0.0.2 first "]}}}
     with counting() as counted:
         db.read(guest_names.by_project, {"p1"}, cache)
     assert len(counted.statements) == 1
     db.write(rename, name="new")
-    assert db.read(guest_names.by_project, {"p1"}, cache) == {"p1": {wide.id: ["10.0.0.2 new "]}}
+    assert db.read(guest_names.by_project, {"p1"}, cache) == {"p1": {NAMES: {wide.id: ["10.0.0.2 new "]}}}
 
 
 def crowd(uow: UnitOfWork, network_id: str) -> None:
@@ -123,10 +123,10 @@ def test_change_of_a_large_network_is_sent_alone(db: Database, nodes: dict[str, 
     guest(db, wide, 2, nodes["h1"], host="h1", hostname="a")
     db.write(crowd, wide.id)
     queries = FilterQueries(db)
-    whole = _names(queries.port_filters_get(ME, "h1", []))[wide.id]
+    whole = _names(queries.port_filters_get(ME, "h1", [], known_members={}))[wide.id]
     guest(db, wide, 3, nodes["h1"], host="h1", hostname="b")
     known = {wide.id: members_digest(whole.members)}
-    changed = _names(queries.port_filters_get(ME, "h1", [], known))[wide.id]
+    changed = _names(queries.port_filters_get(ME, "h1", [], known_members={NAMES: known}))[wide.id]
     assert (changed.members, changed.removed, changed.base) == (["10.0.0.3 b "], [], known[wide.id])
     built = queries.rules_for_builds({"h1": ["p1"]})["h1"].names or {}
     assert (built[wide.id].members, built[wide.id].base) == ([], UNKNOWN)

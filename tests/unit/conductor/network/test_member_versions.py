@@ -81,7 +81,11 @@ def ask(queries: FilterQueries, project: Project) -> PortFilters:
 
 
 def members(reply: PortFilters) -> dict[str, list[str]]:
-    return {group.name: group.members for group in reply.groups.values()}
+    """Return the members by group. All are on one network."""
+    return {
+        group.name: [address for item in (group.members_by_network or {}).values() for address in item.members]
+        for group in reply.groups.values()
+    }
 
 
 def raise_version(manager: ConductorManager, project: Project) -> None:
@@ -108,7 +112,7 @@ CHANGES: dict[str, Change] = {
     "a new interface": lambda uow, project: builtin_networks.Store(uow).add_port(
         project.other, project.network, 0, Addresses("10.0.200.1", "fa:16:3e:02:00:01"), None
     ),
-    "an interface is removed": lambda uow, project: builtin_networks.Store(uow).remove_port(project.uuid, project.port),
+    "an interface is removed": lambda uow, project: builtin_networks.Store(uow).remove_port(project.other, f"{2:036x}"),
     "all interfaces are removed": lambda uow, project: builtin_networks.Store(uow).remove_ports(project.other),
     "a server leaves": lambda uow, project: security_groups.leave(uow, ME, project.uuid, "web"),
     "a group is renamed": lambda uow, project: security_groups.update(uow, ME, project.group, "www", None),
@@ -177,7 +181,7 @@ def test_old_projects_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_versions, "MAX_PROJECTS", 2)
     cache = member_versions.MemberCache()
     for number in (1, 2, 3):
-        cache.put({str(number): 1}, {str(number): {"default": ["10.0.0.1"] * 256}})
+        cache.put({str(number): 1}, {str(number): {"default": {"n": ["10.0.0.1"] * 256}}})
         cache.get({"1": 1})
     assert cache.get({"1": 1, "2": 1, "3": 1}).keys() == {"1", "3"}
     assert cache.get({"1": 2}) == {}

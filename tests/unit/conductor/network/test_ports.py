@@ -19,6 +19,7 @@ from nova_lite.db.network import floating_ips, ports, security_groups
 from nova_lite.db.upkeep import invariants
 from nova_lite.objects import NetworkRequest, Port
 from nova_lite.objects.build import BuildOutcome
+from nova_lite.objects.security_group import NetworkMembers
 from tests.support import make
 from tests.support.conductor_world import World
 from tests.support.world_interfaces import attach, detach, report
@@ -179,7 +180,7 @@ def test_members_are_addresses_of_ports_in_the_group(world: World) -> None:
     port, free = made(world, security_groups=[web]), made(world, security_groups=[web])
     server, host, _ = world.built(networks=[NetworkRequest(network_id=NETWORK), *wants(port)])
     filters = world.db.read(security_groups.filters, host, [server])
-    assert filters.groups[web].members == [port.address]
+    assert filters.groups[web].members_by_network == {NETWORK: NetworkMembers(members=[port.address])}
     assert owner(world, free) is None
 
 

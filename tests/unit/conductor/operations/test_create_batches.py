@@ -43,7 +43,7 @@ def create(db: Database, conf: cfg.ConfigOpts) -> CreateEndpoints:
     db.write(hosts.register_host, conf, make.report())
     db.write(flavors.create, make.flavor())
     db.write(builtin_networks.create, make.network(is_default=True))
-    return CreateEndpoints(db, conf, load_backend(conf))
+    return CreateEndpoints(db, conf, load_backend(conf), lambda *_: None)
 
 
 @pytest.fixture
@@ -271,7 +271,8 @@ def test_large_batches_are_split_into_transactions(
     db: Database, create: CreateEndpoints, image: objects.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = ConductorTiming.create_batches._replace(max_batch=2)
-    create = CreateEndpoints(db, db.conf, create.network, timing=ConductorTiming(create_batches=limits))
+    timing = ConductorTiming(create_batches=limits)
+    create = CreateEndpoints(db, db.conf, create.network, lambda *_: None, timing)
     sizes = []
     original: Callable[..., Any] = create._create_instances
     monkeypatch.setattr(

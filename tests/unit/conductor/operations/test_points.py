@@ -213,7 +213,7 @@ def test_server_with_data_elsewhere_gets_no_point(world: Moving, values: dict[st
 
 def test_host_that_makes_no_points_is_not_asked_for_one(world: Moving) -> None:
     world.db.write(lambda uow: uow.session.execute(sa.update(models.ComputeNode).values(inventory={})))
-    with pytest.raises(exceptions.PointsNotSupported, match="its host cannot make any"):
+    with pytest.raises(exceptions.PointsNotSupported, match="its host cannot do that"):
         begin(world)
 
 

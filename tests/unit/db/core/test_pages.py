@@ -28,7 +28,7 @@ from nova_lite.db.image import images
 from nova_lite.db.network import builtin_networks, floating_ips, networks, ports, security_groups
 from nova_lite.db.servers import instances
 from nova_lite.db.volume import volumes
-from nova_lite.objects import ImageQuery, InstanceFilters, ListQuery, NetworkRecord, VolumeFilters
+from nova_lite.objects import ImageQuery, InstanceFilters, ListQuery, VolumeFilters
 from tests.support import make
 from tests.support.rows_read import reading
 
@@ -278,20 +278,6 @@ def test_pages_of_groups_and_rules_have_the_default_group_in_its_place(
         for limit in range(1, 5):
             found = db.read(security_groups.list_, ME, False, limit, offset)
             assert [group.name for group in found] == names[offset : offset + limit]
-
-
-def test_subnet_is_refused_whichever_way_it_overlaps(db: Database, conf: cfg.ConfigOpts) -> None:
-    def add(number: int, cidr: str) -> None:
-        network = NetworkRecord(id=uuid(7, number), name=f"n{number}", cidr="")
-        db.write(networks.create, conf, ADMIN, network)
-        db.write(networks.create_subnet, conf, ADMIN, NetworkRecord(id=uuid(7, number), name="", cidr=cidr, dns=[]))
-
-    add(1, "10.16.32.0/20")
-    add(2, "10.16.48.0/20")
-    for number, cidr in enumerate(["10.16.32.0/20", "10.16.40.0/24", "10.16.0.0/16", "10.0.0.0/8", "8.0.0.0/6"], 3):
-        with pytest.raises(exceptions.InvalidInput, match="overlaps"):
-            add(number, cidr)
-    add(9, "10.160.0.0/16")
 
 
 def test_members_of_a_group_are_found_by_exact_name(db: Database, conf: cfg.ConfigOpts) -> None:

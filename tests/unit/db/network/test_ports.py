@@ -14,6 +14,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.db.core import models
 from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.hosts import hosts
 from nova_lite.db.network import builtin_networks, network_quotas, networks, ports, security_groups
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import NetworkRecord, NetworkRequest, Port
@@ -90,7 +91,8 @@ def _together(*calls: Callable[[], None]) -> None:
         thread.join(60)
 
 
-def test_no_two_subnets_overlap(db: Database, conf: cfg.ConfigOpts) -> None:
+def test_no_two_subnets_overlap_while_a_host_is_older(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(hosts.record, conf, make.report())
     conf.set_override("project_ranges", ["10.64.0.0/16"], "network")
     made = [db.write(networks.create, conf, ME, record(name="same")) for _ in range(2)]
     assert [network.name for network in db.read(networks.list_, ME)] == ["same", "same"]
@@ -105,7 +107,7 @@ def test_no_two_subnets_overlap(db: Database, conf: cfg.ConfigOpts) -> None:
 
     _together(*(lambda network=network: give(network.id) for network in made))
     (sentence,) = said
-    assert "overlaps with another subnet, choose a range that no network of this cloud has" in sentence
+    assert "overlaps with another subnet, and networks have different ranges until" in sentence
     (usable,) = db.read(builtin_networks.list_, ME)
     assert (usable.gateway, usable.start, usable.end) == ("10.64.0.1", "10.64.0.2", "10.64.0.254")
     assert usable.subnet_id not in (None, usable.id)

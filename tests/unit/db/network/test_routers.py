@@ -7,8 +7,11 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.db.core.engine import Database, UnitOfWork
-from nova_lite.db.network import builtin_networks, networks, ports, routers, security_groups, spanning
+from nova_lite.db.hosts import hosts
+from nova_lite.db.network import builtin_networks, floating_ips, networks, ports, routers, security_groups, spanning
 from nova_lite.db.network.security_groups import FilterQuery
+from nova_lite.hardware import traits
+from nova_lite.network import factory
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import (
     HostRouter,
@@ -51,6 +54,23 @@ def router(db: Database, conf: cfg.ConfigOpts, *connected: Network) -> Router:
 
 def filters(db: Database, name: str) -> PortFilters:
     return db.read(security_groups.filters_together, [FilterQuery(name, [])])[0]
+
+
+def test_host_gets_members_on_the_networks_that_its_guests_reach(db: Database, conf: cfg.ConfigOpts) -> None:
+    nodes = [host(db, f"h{number}", f"10.9.9.{number}") for number in (1, 2)]
+    one, two, apart = (network(db, conf, number) for number in (1, 2, 3))
+    groups = {"project_id": "p1", "security_groups": ["default"]}
+    here = guest(db, one, 11, nodes[0], host="h1", **groups)
+    for number, item in ((12, two), (13, apart)):
+        guest(db, item, number, nodes[1], host="h2", **groups)
+
+    def members() -> dict[str, list[str]]:
+        (found,) = db.read(security_groups.filters, "h1", [here]).groups.values()
+        return {key: item.members for key, item in (found.members_by_network or {}).items()}
+
+    assert members() == {one.id: ["10.64.1.11"]}
+    router(db, conf, one, two)
+    assert members() == {one.id: ["10.64.1.11"], two.id: ["10.64.2.12"]}
 
 
 def connected(db: Database, name: str) -> list[set[str]]:
@@ -219,3 +239,18 @@ def test_host_has_static_routes_of_ipv6_through_subnets_that_the_router_connects
         db.write(routers.remove_interface, ME, made.id, ids[0], None)
     db.write(routers.update, ME, made.id, {"routes": []})
     db.write(routers.remove_interface, ME, made.id, ids[0], None)
+
+
+def test_networks_that_leave_a_host_untranslated_do_not_overlap(db: Database, conf: cfg.ConfigOpts) -> None:
+    inventory = make.inventory(capabilities={traits.CAPABILITY: [traits.POINTS, traits.REALMS]})
+    db.write(hosts.record, conf, make.report(inventories=[inventory]))
+    lan = db.write(builtin_networks.create, factory.new_network("lan", "10.64.9.0/24", bridge="br0"))
+    pool = db.write(floating_ips.create_pool, "public", "192.0.2.0/30")
+    outside = {"pool_id": pool.id, "enable_snat": False}
+    made = [network(db, conf, number) for number in (1, 1, 9)]
+    owned = [router(db, conf, item) for item in made]
+    db.write(routers.update, make.ADMIN, owned[0].id, outside)
+    for item, other in ((owned[1], made[0]), (owned[2], lan)):
+        with pytest.raises(exceptions.Conflict, match=f"overlap with .* of network {other.id}"):
+            db.write(routers.update, make.ADMIN, item.id, outside)
+        db.write(routers.update, make.ADMIN, item.id, {"pool_id": pool.id})

@@ -179,8 +179,8 @@ CASES: tuple[Case, ...] = (
     ("shutdownFlags", run, lambda it: it.shut_down(), ["shutdownFlags"]),
     ("attachDeviceFlags", run, lambda it: it.volumes.attach(UUID, VOLUME, it.path), ["attachDeviceFlags"] * 2),
     ("detachDeviceFlags", add_volume, lambda it: it.volumes.detach(UUID, VOLUME_ID, 5), DETACH),
-    ("attachDeviceFlags", run, lambda it: it.interfaces.attach(it.domain(), VIF, True), ["attachDeviceFlags"] * 2),
-    ("detachDeviceFlags", add_interface, lambda it: it.interfaces.detach(it.domain(), VIF, True), DETACH),
+    ("attachDeviceFlags", run, lambda it: it.interfaces.attach(it.domain(), VIF), ["attachDeviceFlags"] * 2),
+    ("detachDeviceFlags", add_interface, lambda it: it.interfaces.detach(it.domain(), VIF), DETACH),
     ("blockCopy", add_volume, lambda it: it.mirrors.begin(it.domain(), "vdb", raw_disk("/copy"), 0), ["blockCopy"]),
     ("blockJobAbort", mirror, lambda it: it.mirrors.end(it.domain(), "vdb"), ["blockJobAbort"]),
     ("blockJobAbort", add_volume, lambda it: it.swap(), SWAP),
@@ -561,7 +561,7 @@ def test_copy_of_a_disk_is_ended_although_libvirt_is_busy(hypervisor: Hypervisor
     ("prepare", "act"),
     [
         (add_volume, lambda it: it.volumes.detach(UUID, VOLUME_ID, 5)),
-        (add_interface, lambda it: it.interfaces.detach(it.domain(), VIF, True)),
+        (add_interface, lambda it: it.interfaces.detach(it.domain(), VIF)),
     ],
     ids=["volume", "interface"],
 )

@@ -61,9 +61,6 @@ class Parts(Calls):
     def forget(self, instance_uuid: str) -> None:
         self.done.append("rescue")
 
-    def run_by_libvirt(self, vifs: Any) -> set[str]:
-        return set()
-
     def listeners(self) -> consoles.Listeners:
         return consoles.NONE
 
@@ -78,7 +75,7 @@ def make(conf: cfg.ConfigOpts, parts: Any) -> tuple[HostContext, HostMachine]:
 
 def definitions(conf: cfg.ConfigOpts, parts: Any) -> GuestDefinitions:
     context, machine = make(conf, parts)
-    return GuestDefinitions(context, Launcher(context, machine, parts, parts, parts), parts, parts)
+    return GuestDefinitions(context, Launcher(context, machine, parts, parts), parts, parts)
 
 
 def test_renew_turns_the_domain_off_and_redefines_it(conf: cfg.ConfigOpts) -> None:
@@ -127,7 +124,7 @@ class Starting(Parts):
 def launcher(conf: cfg.ConfigOpts, parts: Any) -> Launcher:
     context, machine = make(conf, parts)
     machine.vgpus = parts
-    return Launcher(context, machine, parts, parts, parts)
+    return Launcher(context, machine, parts, parts)
 
 
 def test_guest_gets_its_vgpus_before_it_starts(conf: cfg.ConfigOpts) -> None:

@@ -98,7 +98,7 @@ def ip(directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(networks, "NET", str(net))
     monkeypatch.setattr("nova_lite.virt.qemu.statistics.NET", str(net))
     monkeypatch.setattr(networks, "_ip", run)
-    monkeypatch.setattr(nft, "run", lambda text: "")
+    monkeypatch.setattr(nft, "run", lambda text, namespace=None: "")
     return calls
 
 

@@ -18,7 +18,7 @@ from nova_lite.base.disk_room import DiskRoom
 from nova_lite.image import local, qcow2
 from nova_lite.objects import Image
 from nova_lite.virt import images
-from nova_lite.virt.libvirt.disks import disk_usage, image_cache
+from nova_lite.virt.libvirt.disks import disk_usage, image_cache, layers
 from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.records import Records
@@ -264,3 +264,31 @@ def test_overlay_header_is_read(world: World, tmp_path: Path) -> None:
     assert qcow2.read(str(world.source)) is None
     (tmp_path / "short").write_bytes(b"QFI\xfb")
     assert qcow2.read(str(tmp_path / "short")) is None
+
+
+def test_layer_stays_while_a_disk_or_another_layer_lies_on_it(world: World) -> None:
+    image = world.cached()
+    names = [layers.name_of(str(uuid.uuid4())) for _ in range(2)]
+    base = world.path / "_base"
+    world.overlay(base, image, names[0])
+    world.qemu_img.create_overlay(str(base / names[1]), str(base / names[0]), "qcow2", 8 * MIB)
+    (base / (names[1] + layers.NVRAM)).touch()
+    directory = world.instance()
+    world.qemu_img.create_overlay(str(directory / "disk"), str(base / names[1]), "qcow2", 8 * MIB)
+    for name in (*names, names[1] + layers.NVRAM):
+        world.make_old(name, 2 * HOUR)
+
+    def remove(**options: bool) -> list[str]:
+        return world.cache.remove_unused(HOUR, lambda: disk_usage.used_images(str(world.path)), **options)
+
+    assert remove(layers=True) == [names[1] + layers.NVRAM]
+    assert remove() == [], "the image is below the layers"
+    (directory / "disk").unlink()
+    assert (remove(layers=True), remove(layers=True), remove(layers=True)) == ([names[1]], [names[0]], [])
+    assert remove() == [image]
+
+
+def test_layer_is_no_image(world: World) -> None:
+    image = make_image(world.source, id=layers.name_of(str(uuid.uuid4())))
+    with pytest.raises(exceptions.ImageUnacceptable, match="plain name"):
+        world.cache.get(image)

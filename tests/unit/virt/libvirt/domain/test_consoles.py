@@ -82,7 +82,7 @@ def host(conf: cfg.ConfigOpts, connection: Connection, ports: list[int]) -> Cons
 
 def build(listeners: Listeners = consoles.NONE) -> ET.Element:
     disks = DiskSet(disks=[], direct_boot=None)
-    xml = guest_xml.guest_xml(make_spec(), "host", "/instances/u", disks, "qemu", 0, (), listeners)
+    xml = guest_xml.guest_xml(make_spec(), "host", "/instances/u", disks, "qemu", 0, listeners)
     return ET.fromstring(xml)
 
 
@@ -131,7 +131,7 @@ def test_guest_with_spice_has_the_graphics_card_of_its_image() -> None:
     spec = make_spec(image=Image(id="i", name="i", disk_format="raw", properties={"hw_video_model": "virtio"}))
     listeners = Listeners(spice=SpiceListener("192.0.2.7"))
     disks = DiskSet(disks=[], direct_boot=None)
-    root = ET.fromstring(guest_xml.guest_xml(spec, "host", "/instances/u", disks, "qemu", 0, (), listeners))
+    root = ET.fromstring(guest_xml.guest_xml(spec, "host", "/instances/u", disks, "qemu", 0, listeners))
     assert [model.attrib for model in root.findall("devices/video/model")] == [{"type": "virtio"}]
 
 

@@ -64,9 +64,7 @@ def arm(virt_type: str = "kvm", machine: str = "pc", disk_format: str = "raw", *
     disks = DiskSet(disks=[ROOT], direct_boot=None)
     given = guest_xml.Host(CpuModel("host-model", flags={"vmx": "require"}), machine, spare_ports=2)
     listeners = consoles.Listeners(vnc="::", spice=consoles.SpiceListener("::"))
-    return ET.fromstring(
-        guest_xml.guest_xml(spec, "h", "/instances/u", disks, virt_type, 32, (), listeners, given=given)
-    )
+    return ET.fromstring(guest_xml.guest_xml(spec, "h", "/instances/u", disks, virt_type, 32, listeners, given=given))
 
 
 @pytest.mark.parametrize("machine", ["pc", "q35"])
@@ -177,15 +175,6 @@ def test_interface_has_no_filter_of_libvirt() -> None:
     assert interface.find("mtu[@size='1400']") is not None
     assert interface.find(f"target[@dev='tap{vif.id[:11]}']") is not None, "nft finds it by this name"
     assert interface.find("filterref") is None
-
-
-def test_interface_on_a_libvirt_network_names_the_network() -> None:
-    vif = make_vif()
-    disks = DiskSet(disks=[ROOT], direct_boot=None)
-    xml = guest_xml.guest_xml(make_spec(vifs=[vif]), "h", "/i", disks, "qemu", 32, {vif.network.id})
-    source = ET.fromstring(xml).find("./devices/interface[@type='network']/source")
-    assert source is not None
-    assert source.attrib == {"network": f"nova-lite-{vif.network.id}"}
 
 
 def test_interface_names_fit_the_kernel() -> None:

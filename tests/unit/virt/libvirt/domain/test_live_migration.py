@@ -112,7 +112,7 @@ def test_unavailable_destination_is_queried_again(settle: Callable[[Any, Any], b
 def test_port_keeps_its_identity_and_bridge_at_the_destination() -> None:
     """Open vSwitch of the destination gets them from this XML, and OVN finds the port by its id."""
     vif = make_vif(vif_type="ovs", vif_details={"bridge_name": "br-x", "datapath_type": "netdev"})
-    interface = guest_xml.interface_xml(vif, False)
+    interface = guest_xml.interface_xml(vif)
     domain = re.sub("<interface>.*</interface>", interface, OWN)
     (moved,) = ET.fromstring(live_migration.destination_xml(domain, THERE)).iterfind("devices/interface")
     assert ET.tostring(moved, encoding="unicode") == interface

@@ -164,7 +164,7 @@ def test_physical_port_is_the_card_itself() -> None:
 def test_port_without_its_device_is_refused() -> None:
     vif, _ = port_of("direct")
     with pytest.raises(exceptions.VirtDriverError, match=f"port {vif.id} has no device of this host"):
-        guest_xml.interface_xml(vif, False)
+        guest_xml.interface_xml(vif)
 
 
 @pytest.mark.parametrize("machine", ["pc", "q35"])
@@ -216,7 +216,7 @@ def test_device_of_a_port_is_attached_once_and_detached(kind: str, tag: str) -> 
     vif, domain = vif.with_device([device]), _Domain("<domain><devices/></domain>")
     devices = interfaces.InterfaceDevices(Connection("test:///default", "sriov-test"), 1.0)
     for _ in range(2):
-        devices.attach(domain, vif, False)
+        devices.attach(domain, vif)
     for _ in range(2):
-        devices.detach(domain, vif, False)
+        devices.detach(domain, vif)
     assert [(call, ET.fromstring(xml).tag) for call, xml in domain.calls] == [("attach", tag), ("detach", tag)]

@@ -104,7 +104,7 @@ def test_invalid_cpu_options_are_reported_in_one_line(
 
 
 def test_traits_of_devices_and_firmware() -> None:
-    own = {"COMPUTE_STORAGE_BUS_SCSI", "COMPUTE_GRAPHICS_MODEL_QXL", "COMPUTE_VOLUME_MULTI_ATTACH"}
+    own = {"COMPUTE_STORAGE_BUS_SCSI", "COMPUTE_GRAPHICS_MODEL_QXL", "COMPUTE_VOLUME_MULTI_ATTACH", traits.REALMS}
     own |= {"COMPUTE_EPHEMERAL_ENCRYPTION", "COMPUTE_EPHEMERAL_ENCRYPTION_LUKS"}
     assert host_traits.domain_traits([PLAIN]) == own | set(traits.ALWAYS)
     assert host_traits.domain_traits([PLAIN, SECURE]) == own | {traits.UEFI, traits.SECURE_BOOT, *traits.ALWAYS}

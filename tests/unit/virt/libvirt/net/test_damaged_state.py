@@ -10,9 +10,10 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite.objects import PortFilters
-from nova_lite.virt.libvirt.net import networks
+from nova_lite.virt.libvirt.net import reservations
 from nova_lite.virt.libvirt.net.floating_ips import FloatingAddresses
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers
+from nova_lite.virt.libvirt.net.qos import HostQos, Limits
 from nova_lite.virt.libvirt.net.routers import HostRouters
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
 from nova_lite.virt.libvirt.net.tunnels import Tunnels
@@ -37,6 +38,7 @@ KINDS: dict[str, tuple[Callable[[cfg.ConfigOpts, str], Any], Any, bytes]] = {
         PortFilters(),
         b'{"floating": {"\xff": "x"}}',
     ),
+    f"_qos@{HOST}.json": (lambda conf, path: HostQos(HOST, path), Limits(), b'{"ports": {"\xff": {}}}'),
     f"_tunnels@{HOST}.json": (lambda conf, path: Tunnels(conf, HOST, path), {}, b'{"x": ["\xff"]}'),
     f"floating@{HOST}.json": (lambda conf, path: FloatingAddresses(path, HOST, "lo"), set(), b'["\xff"]'),
 }
@@ -55,4 +57,4 @@ def test_damaged_file_counts_as_missing(
 
 def test_damaged_reservation_names_no_address(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\xff\xfe")
-    assert networks._keys(str(tmp_path / "x")).isdisjoint({"52:54:00:00:00:01", "10.0.0.5"})
+    assert reservations._keys(str(tmp_path / "x")).isdisjoint({"52:54:00:00:00:01", "10.0.0.5"})

@@ -1,102 +1,134 @@
-"""Rules for the access of guests to their host. The integration tests apply them."""
+"""What passes in a realm, and between realms and their host, as rules. The integration tests apply them."""
 
 from __future__ import annotations
 
-import os
+import ipaddress
 import re
-import stat
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nova_lite.base import exceptions
-from nova_lite.virt.libvirt.net import firewall, names, nft
-from nova_lite.virt.libvirt.net.firewall import Firewall, Routing
-from tests.support.config_drives import make_conf
+from nova_lite.objects import HostRouter, Network, Subnet6, ipv6
+from nova_lite.virt.libvirt.net import firewall, names
+from nova_lite.virt.libvirt.net.firewall import Published, Routing
 from tests.support.guests import make_network
 
-ADDRESS = "169.254.87.75"
 REFUSED = "reject with icmpx admin-prohibited"
 REPLIES = ["ct state established,related accept", "ct status dnat accept"]
-FORWARD = [
-    'iifname "nltest0" ip daddr 169.254.0.0/16 reject',
-    'iifname "nltest0" oifname "nltest0" accept',
-    'iifname "nltest0" jump sent',
-    'oifname "nltest0" jump received',
-]
-
-
-def make(metadata_listen: str = ADDRESS, **network: Any) -> Firewall:
-    conf = make_conf()
-    conf.set_override("metadata_listen", metadata_listen, "api")
-    for name, value in network.items():
-        conf.set_override(name, value, "network")
-    return Firewall(conf)
+OF_HOST = "ct direction reply ct state established accept"
+OUT, IN = 'oifname "nlup" accept', 'iifname "nlup" accept'
 
 
 def chain(text: str, name: str) -> list[str]:
-    """Return the rules of a chain without its header."""
+    """Return the rules of a chain, without its header."""
     found = re.search(rf"chain {name} {{\n(.*?)\n  }}", text, re.DOTALL)
     assert found is not None
-    return [line.strip() for line in found[1].split("\n") if line.strip()][1:]
+    lines = [line.strip() for line in found[1].split("\n")]
+    return [line for line in lines if line and not line.startswith("type ")]
 
 
-def test_metadata_requests_of_the_bridge_are_redirected_to_the_api() -> None:
-    text = firewall.ruleset(make_network(), (ADDRESS, 8775), [])
-    assert chain(text, "prerouting") == [
-        f'iifname "nltest0" ip daddr 169.254.169.254 tcp dport 80 dnat ip to {ADDRESS}:8775'
-    ]
+def of_project(**changes: Any) -> Network:
+    return make_network(project_id="p", needs_router=True, **changes)
+
+
+def test_guests_reach_dhcp_dns_ping_and_metadata_of_their_realm() -> None:
+    text = firewall.ruleset(make_network(), Routing(), has_metadata=True)
+    assert chain(text, "prerouting") == []
     assert chain(text, "input") == [
-        f'iifname != "lo" ip daddr {ADDRESS} ct status ! dnat drop',
         'iifname != "nltest0" accept',
         "ct state established,related accept",
         "ip saddr != { 10.76.0.0/24, 0.0.0.0/32 } drop",
         "udp dport { 53, 67 } accept",
         "tcp dport 53 accept",
         "meta l4proto { icmp, ipv6-icmp } accept",
-        f"ip daddr {ADDRESS} tcp dport 8775 ct status dnat accept",
+        "ip daddr 169.254.169.254 tcp dport 80 accept",
         "reject",
     ]
-    assert chain(text, "forward") == FORWARD
+    without = chain(firewall.ruleset(make_network(), Routing()), "input")
+    assert without[-2:] == ["meta l4proto { icmp, ipv6-icmp } accept", "reject"]
 
 
-def test_address_of_the_machine_itself_stays_open_to_others() -> None:
-    text = firewall.ruleset(make_network(), ("192.0.2.7", 8775), [])
-    assert chain(text, "input")[0] == 'iifname != "nltest0" accept'
+def test_link_local_addresses_are_refused_before_anything_passes() -> None:
+    assert chain(firewall.ruleset(make_network(), Routing()), "forward") == [
+        'iifname "nltest0" ip daddr 169.254.0.0/16 ct direction original ct status ! dnat reject',
+        'iifname "nltest0" ip daddr 169.254.192.1 ct status dnat accept',
+        'iifname "nltest0" oifname "nltest0" accept',
+        'iifname "nltest0" jump sent',
+        'oifname "nltest0" jump received',
+    ]
 
 
-def test_host_without_metadata_service_is_blocked_too() -> None:
-    text = firewall.ruleset(make_network(), None, [8774, 80])
-    assert chain(text, "prerouting") == []
-    assert chain(text, "input")[-2:] == ["tcp dport { 80, 8774 } accept", "reject"]
-    assert chain(text, "forward") == FORWARD
-
-
-def plain_chain(text: str, name: str) -> list[str]:
-    """Return the rules of a chain without a hook."""
-    found = re.search(rf"chain {name} {{\n(.*?)\n  }}", text, re.DOTALL)
-    assert found is not None
-    return [line.strip() for line in found[1].split("\n")]
+def test_ports_of_the_operator_lead_to_the_host() -> None:
+    closed = of_project()
+    text = firewall.ruleset(closed, firewall.default_routing(closed), [8774, 80])
+    assert chain(text, "prerouting") == [
+        'iifname "nltest0" fib daddr type local tcp dport { 80, 8774 } dnat ip to 169.254.192.1'
+    ]
+    assert chain(text, "postrouting") == ['ip saddr 10.76.0.0/24 oifname "nlup" ct status dnat masquerade']
+    assert chain(text, "received") == [OF_HOST, REFUSED], "replies return, although the network has no way out"
 
 
 @pytest.mark.parametrize(
-    ("routing", "sent", "received"),
+    ("network", "routing", "sent", "received"),
     [
-        (Routing(external=False), [REFUSED], [REFUSED]),
-        (Routing(), ["accept"], [*REPLIES, REFUSED]),
-        (Routing(snat=False), ["accept"], [*REPLIES, "accept"]),
-        (Routing(external=False, snat=False), [REFUSED], [REFUSED]),
+        (of_project(), Routing(external=False), [REFUSED], [OF_HOST, REFUSED]),
+        (of_project(), Routing(), [OUT, REFUSED], [*REPLIES, OF_HOST, REFUSED]),
+        (make_network(), Routing(), [OUT, REFUSED], [*REPLIES, IN, OF_HOST, REFUSED]),
+        (of_project(), Routing(snat=False), [OUT, REFUSED], [*REPLIES, IN, OF_HOST, REFUSED]),
+        (of_project(), Routing(external=False, snat=False), [REFUSED], [OF_HOST, REFUSED]),
         (
+            of_project(),
             Routing(("br1", "br2"), external=False),
             ['oifname { "br1", "br2" } accept', REFUSED],
-            ['iifname { "br1", "br2" } accept', REFUSED],
+            ['iifname { "br1", "br2" } accept', OF_HOST, REFUSED],
         ),
     ],
 )
-def test_network_reaches_what_its_router_connects(routing: Routing, sent: list[str], received: list[str]) -> None:
-    text = firewall.ruleset(make_network(), None, [], routing)
-    assert (plain_chain(text, "sent"), plain_chain(text, "received")) == (sent, received)
+def test_network_reaches_what_its_router_connects(
+    network: Network, routing: Routing, sent: list[str], received: list[str]
+) -> None:
+    text = firewall.ruleset(network, routing)
+    assert (chain(text, "sent"), chain(text, "received")) == (sent, received)
+
+
+def test_versions_that_a_router_connects_differently_have_rules_of_their_own() -> None:
+    network = of_project(cidr6="fd00:76::/64")
+    text = firewall.ruleset(network, Routing(("br1",), connected6=(), only=4))
+    assert chain(text, "sent") == [
+        'meta nfproto ipv4 oifname { "br1" } accept',
+        f"meta nfproto ipv4 {OUT}",
+        REFUSED,
+    ]
+    assert chain(text, "received")[0] == 'meta nfproto ipv4 iifname { "br1" } accept'
+    assert not any("ipv6" in line for line in chain(text, "received"))
+    assert chain(text, "postrouting") == ['ip saddr 10.76.0.0/24 oifname "nlup" masquerade']
+
+
+@pytest.mark.parametrize(
+    ("routing", "versions"),
+    [(Routing(), ["ip", "ip6"]), (Routing(snat=False), []), (Routing(external=False), []), (Routing(only=6), ["ip6"])],
+)
+def test_guests_show_the_address_of_the_link_outside(routing: Routing, versions: list[str]) -> None:
+    ranges = {"ip": "10.76.0.0/24", "ip6": "fd00:76::/64"}
+    text = firewall.ruleset(make_network(cidr6=ranges["ip6"]), routing)
+    assert chain(text, "postrouting") == [
+        f'{version} saddr {ranges[version]} oifname "nlup" masquerade' for version in versions
+    ]
+
+
+@pytest.mark.parametrize(("mode", "opened"), [(ipv6.SLAAC, False), (ipv6.STATELESS, True), (ipv6.STATEFUL, True)])
+def test_dhcpv6_is_open_where_the_realm_answers_it(mode: str, opened: bool) -> None:
+    subnet = Subnet6(ra_mode=mode, address_mode=mode, enable_dhcp=True)
+    rules = chain(firewall.ruleset(make_network(cidr6="fd00:76::/64", subnet6=subnet), Routing()), "input")
+    assert ("meta nfproto ipv6 udp dport 547 accept" in rules) is opened
+    assert "ip6 saddr != { fd00:76::/64, fe80::/10, ::/128 } drop" in rules
+
+
+@pytest.mark.parametrize("bridge", ['br" accept', "b" * 16, ""])
+def test_invalid_bridge_gets_no_table(bridge: str) -> None:
+    network = make_network(bridge=bridge, id='x" accept' if not bridge else "net-1")
+    with pytest.raises(ValueError, match="is not the name of an interface"):
+        firewall.ruleset(network, Routing())
 
 
 @pytest.mark.parametrize(
@@ -107,34 +139,13 @@ def test_network_without_a_router_has_its_implicit_way_out(changes: dict[str, An
     assert firewall.default_routing(make_network(**changes)) == Routing((), external)
 
 
-def test_changed_routing_loads_the_changed_and_the_missing_tables(tools: Path) -> None:
-    made = make()
-    made.prepare()
-    one, two = make_network(), make_network(id="net-2", bridge="br2")
-    nft.apply(made.rules([one, two]))
-    present = "\n".join(f"echo table inet {names.network_table(network.id)}" for network in (one, two))
-    script = f'#!/bin/sh\ncase "$1" in list) {present} ;; *) cat >>{tools}/loaded ;; esac\n'
-    (tools / "nft").write_text(script)
-    made.set_routing({})
-    assert not (tools / "loaded").exists()
-    routed = Routing(("br2",))
-    made.set_routing({one.id: routed})
-    assert (tools / "loaded").read_text() == firewall.ruleset(one, None, [], routed)
-    assert made.routed() == [(one, routed), (two, Routing())]
-    (tools / "loaded").unlink()
-    (tools / "nft").write_text(script.replace(names.network_table(two.id), "another"))
-    made.set_routing({one.id: routed})
-    assert (tools / "loaded").read_text() == firewall.ruleset(two, None, [])
-
-
-def test_libvirt_with_rules_of_its_own_for_nftables_is_reported(tools: Path, caplog: pytest.LogCaptureFixture) -> None:
-    made = make()
-    made.prepare()
-    made.rules([make_network()])
-    (tools / "nft").write_text('#!/bin/sh\n[ "$1" = list ] && echo table ip libvirt_network || cat >/dev/null\n')
-    made.set_routing({})
-    made.set_routing({})
-    assert caplog.text.count('set firewall_backend = "iptables"') == 1
+def test_router_connects_its_networks_for_their_versions() -> None:
+    one, two, three = (make_network(id=f"net-{i}", bridge=f"br{i}", cidr6=f"fd0{i}::/64") for i in (1, 2, 3))
+    router = HostRouter(id="r", networks=[one, two, three], external=True, only={"net-2": 4, "net-3": 6})
+    found = firewall.routings([router])
+    assert found["net-1"] == Routing(("br2",), True, connected6=("br3",))
+    assert found["net-2"] == Routing(("br1",), True, connected6=(), only=4)
+    assert found["net-3"] == Routing((), True, connected6=("br1",), only=6)
 
 
 def test_network_has_its_own_table() -> None:
@@ -143,67 +154,66 @@ def test_network_has_its_own_table() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in found)
 
 
-@pytest.fixture
-def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Programs nft and ip that record their input. A test may remove them."""
-    for name in ("nft", "ip"):
-        path = tmp_path / name
-        path.write_text(f'#!/bin/sh\n{{ echo "{name} $@"; [ {name} = ip ] || cat; }} >>{tmp_path}/recorded\n')
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    return tmp_path
+def test_nothing_enters_a_realm_itself_through_its_uplink_but_replies() -> None:
+    assert chain(firewall.REALM_RULES, "input") == ['iifname "nlup" ct state != { established, related } drop']
 
 
-def test_metadata_service_gets_its_address_and_networks_their_rules(tools: Path) -> None:
-    made = make(metadata_service=True)
-    made.prepare()
-    nft.apply(made.rules([make_network(), make_network(id="net-2")]))
-    recorded = (tools / "recorded").read_text()
-    assert recorded.startswith(f"nft -f -\nlist tables\nip address replace {ADDRESS}/32 dev lo scope host\nnft -f -\n")
-    networks = [make_network(), make_network(id="net-2")]
-    assert recorded.endswith(
-        "nft -f -\n" + "".join(firewall.ruleset(network, (ADDRESS, 8775), []) for network in networks)
-    )
-    assert recorded.count("nft -f") == 2, "one run for all"
+# --- the host's table
 
 
-def test_address_of_the_machine_itself_is_not_added(tools: Path) -> None:
-    make("192.0.2.7", metadata_service=True).prepare()
-    assert "ip address" not in (tools / "recorded").read_text()
+def test_realms_reach_the_name_server_ping_and_ports_of_the_operator_on_the_host() -> None:
+    assert chain(firewall.host_ruleset("t", [], [], [8774, 80]), "input") == [
+        'iifname != "nlu*" accept',
+        "ct state established,related accept",
+        "ip daddr 169.254.192.1 meta l4proto { tcp, udp } th dport 9053 accept",
+        "meta l4proto { icmp, ipv6-icmp } accept",
+        "tcp dport { 80, 8774 } accept",
+        "reject",
+    ]
+    assert "tcp dport { 80" not in firewall.host_ruleset("t", [], [], [])
 
 
-def test_rules_rejected_by_nft_are_an_error(tools: Path) -> None:
-    made = make()
-    made.prepare()
-    (tools / "nft").write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
-    with pytest.raises(exceptions.VirtDriverError, match="cannot be loaded: nft: no such thing"):
-        nft.apply(made.rules([make_network()]))
+def test_host_forwards_links_published_ranges_and_replies_only() -> None:
+    assert chain(firewall.host_ruleset("t", [], [], []), "forward") == [
+        "ct direction reply accept",
+        'iifname "nlu*" ip saddr != 169.254.192.0/18 ip saddr != @open4 drop',
+        'iifname "nlu*" ip6 saddr != fd6e:6f76:616c::/112 ip6 saddr != @open6 drop',
+        'oifname "nlu*" ip daddr 169.254.192.0/18 ct status ! dnat drop',
+        'oifname "nlu*" ip6 daddr fd6e:6f76:616c::/112 drop',
+        'oifname "nlu*" ip daddr @closed4 drop',
+        'oifname "nlu*" ip6 daddr @closed6 drop',
+    ]
 
 
-@pytest.mark.parametrize("missing", [True, False])
-def test_metadata_service_needs_nft(
-    tools: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, missing: bool
-) -> None:
-    (tools / "nft").write_text("#!/bin/sh\necho Operation not permitted >&2\nexit 1\n")
-    if missing:
-        monkeypatch.setenv("PATH", "/nowhere")
-    why = "nft cannot be run: No such file" if missing else "nft: Operation not permitted"
-    with pytest.raises(exceptions.ConfigurationError, match=why):
-        make(metadata_service=True).prepare()
-    made = make()
-    made.prepare()
-    assert made.rules([make_network()]) == ""
-    assert f"Guests can reach services of this host, and link-local addresses: {why}" in caplog.text
+def test_ranges_with_their_own_addresses_are_open_and_those_of_the_operator_closed() -> None:
+    published = [
+        Published(ipaddress.ip_network(cidr), is_open)
+        for cidr, is_open in (("10.2.0.0/24", True), ("10.1.0.0/24", False), ("fd02::/64", True), ("fd01::/64", False))
+    ]
+    text = firewall.host_ruleset("t", published, ["br2", "br1"], [])
+    for name, kind, cidr in (
+        ("open4", "ipv4_addr", "10.2.0.0/24"),
+        ("closed4", "ipv4_addr", "10.1.0.0/24"),
+        ("open6", "ipv6_addr", "fd02::/64"),
+        ("closed6", "ipv6_addr", "fd01::/64"),
+    ):
+        assert f"set {name} {{ type {kind}; flags interval; auto-merge; elements = {{ {cidr} }}; }}" in text
+    assert 'set bridges { type ifname; elements = { "br1", "br2" }; }' in text
+    assert "set bridges { type ifname; }" in firewall.host_ruleset("t", [], [], [])
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "169.254.169.254", "api.example.org"])
-def test_metadata_listen_address_has_to_be_reachable_for_guests(tools: Path, address: str) -> None:
-    with pytest.raises(exceptions.ConfigurationError, match=f"metadata_listen = {re.escape(address)}"):
-        make(address, metadata_service=True).prepare()
-
-
-@pytest.mark.parametrize(
-    ("service", "gateway", "serves"), [(True, "10.76.0.1", True), (True, None, False), (False, "10.76.0.1", False)]
-)
-def test_metadata_service_needs_a_gateway(service: bool, gateway: str | None, serves: bool) -> None:
-    assert make(metadata_service=service).serves(make_network(gateway=gateway)) is serves
+def test_no_rule_of_the_host_translates_packets_on_bridges() -> None:
+    """Tables of the host see them, and another program's rule may come before ours."""
+    text = firewall.host_ruleset("t", [], ["br1"], [])
+    assert chain(text, "untranslated_in") == [
+        "iifname @bridges meta nfproto ipv4 dnat ip to ip daddr",
+        "iifname @bridges meta nfproto ipv6 dnat ip6 to ip6 daddr",
+    ]
+    assert chain(text, "untranslated_out") == [
+        "oifname @bridges meta nfproto ipv4 snat ip to ip saddr",
+        "oifname @bridges meta nfproto ipv6 snat ip6 to ip6 saddr",
+    ]
+    assert chain(text, "postrouting") == [
+        'ip saddr 169.254.192.0/18 oifname != "lo" masquerade',
+        'ip6 saddr fd6e:6f76:616c::/112 oifname != "lo" masquerade',
+    ]

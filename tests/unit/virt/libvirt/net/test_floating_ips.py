@@ -8,8 +8,11 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.virt.libvirt.net import floating_ips
-from nova_lite.virt.libvirt.net.floating_ips import FloatingAddresses
-from tests.support.guests import make_vif
+from nova_lite.virt.libvirt.net.floating_ips import FloatingAddresses, Lead, Translations
+from nova_lite.virt.libvirt.net.links import Links
+from nova_lite.virt.libvirt.net.names import gateway_name, uplink_name
+from tests.support.guests import make_network, make_vif
+from tests.unit.virt.libvirt.net.kernel import Kernel
 
 A, B = "192.0.2.1", "192.0.2.2"
 
@@ -56,12 +59,73 @@ def test_interrupted_change_is_completed_after_a_restart(tmp_path: Path, monkeyp
     assert ran[-1] == f"del {A}/32 dev lo"
 
 
-def test_rules_translate_floating_addresses() -> None:
-    vif = make_vif()
-    assert floating_ips.ruleset("t", {}) == ""
-    text = floating_ips.ruleset("t", {A: vif})
-    assert f"dnat ip to ip daddr map {{ {A} : {vif.address} }}" in text
-    assert f'oifname != "nltest0" ip saddr {vif.address} snat ip to {A}' in text
+LEADS = [Lead(A, "169.254.192.5", "10.1.0.5"), Lead(B, "169.254.192.6", "10.1.0.5")]
+
+
+def test_host_translates_floating_addresses_to_those_of_links() -> None:
+    assert floating_ips.ruleset("t", []) == ""
+    text = floating_ips.ruleset("t", LEADS)
+    inward = f"dnat ip to ip daddr map {{ {A} : 169.254.192.5, {B} : 169.254.192.6 }}"
+    assert text.count(inward) == 2, "for packets of others, and of the host itself"
+    assert f"snat ip to ip saddr map {{ 169.254.192.5 : {A}, 169.254.192.6 : {B} }}" in text
+
+
+def test_realm_translates_addresses_of_links_to_those_of_guests() -> None:
+    gone = "add table inet t\ndelete table inet t\n"
+    assert floating_ips.realm_ruleset("t", []) == gone
+    text = floating_ips.realm_ruleset("t", LEADS)
+    assert text.startswith(gone)
+    inward = "169.254.192.5 : 10.1.0.5, 169.254.192.6 : 10.1.0.5"
+    assert f'iifname "nlup" dnat ip to ip daddr map {{ {inward} }}' in text
+    assert 'oifname "nlup" snat ip to ip saddr map { 10.1.0.5 : 169.254.192.6 }' in text, "one of both addresses"
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    return Kernel(tmp_path, monkeypatch)
+
+
+def place(kernel: Kernel, network_id: str, realm_id: str) -> None:
+    """Let a network have its gateway in a realm."""
+    kernel.namespaces.add(f"nl-{realm_id}")
+    kernel.bridge(gateway_name(network_id), alias=realm_id)
+
+
+def test_equal_addresses_of_two_realms_have_links_of_their_own(kernel: Kernel, tmp_path: Path) -> None:
+    here = Translations("h", Links(str(tmp_path)))
+    assert here.assign({}) == []
+    place(kernel, "net-1", "r1")
+    place(kernel, "net-2", "r2")
+    one, two = (make_vif(network=make_network(id=f"net-{number}")) for number in (1, 2))
+    away = make_vif(network=make_network(id="net-3"))
+    leads = here.assign({A: one, B: two, "192.0.2.3": away})
+    assert {(lead.floating, lead.fixed) for lead in leads} == {(A, one.address), (B, one.address)}
+    assert len({lead.link for lead in leads}) == 2
+    routes = {line for line in kernel.lines[None] if line.startswith("route replace")}
+    assert {(line.split()[2], line.split()[-1]) for line in routes} == {
+        (f"{lead.link}/32", uplink_name("r1" if lead.floating == A else "r2")) for lead in leads
+    }
+    assert f"{leads[0].link} : {one.address}" in kernel.table_of("nl-r1", "nova_lite_floating_h")
+    done = len(kernel.tables)
+    assert here.assign({A: one, B: two}) == leads and len(kernel.tables) == done
+
+
+def test_address_follows_its_network_to_another_realm_and_is_freed_in_the_end(kernel: Kernel, tmp_path: Path) -> None:
+    numbers = Links(str(tmp_path))
+    here, vif = Translations("h", numbers), make_vif(network=make_network(id="net-1"))
+    place(kernel, "net-1", "r1")
+    (before,) = here.assign({A: vif})
+    kernel.namespaces.add("nl-r2")
+    (kernel.net / gateway_name("net-1") / "ifalias").write_text("r2")
+    assert here.assign({A: vif}) == [before]
+    assert before.link in kernel.table_of("nl-r2", "nova_lite_floating_h")
+    assert before.link not in kernel.table_of("nl-r1", "nova_lite_floating_h")
+    assert kernel.lines[None][-1].endswith(uplink_name("r2"))
+    assert here.assign({}) == []
+    assert kernel.lines[None][-1] == f"route delete {before.link}/32"
+    assert before.link not in kernel.table_of("nl-r2", "nova_lite_floating_h")
+    with numbers.lock():
+        assert f"169.254.192.{numbers.number('another')}" == before.link
 
 
 def test_announcement_is_a_complete_frame() -> None:

@@ -40,13 +40,13 @@ class Host:
         self._fail(instance_uuid)
         self.vifs[instance_uuid] = vifs
 
-    def run_by_libvirt(self, vifs: list[VIF]) -> set[str]:
+    def managed(self, vifs: list[VIF]) -> set[str]:
         return {vif.network.id for vif in vifs}
 
     def plug(self, instance_uuid: str, *rest: Any) -> None:
         self.plugged.append(instance_uuid)
 
-    def follow_name_servers(self) -> None:
+    def restore(self) -> None:
         pass
 
     def update(self, network: Any) -> None:

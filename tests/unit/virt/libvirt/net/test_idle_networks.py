@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -11,116 +10,103 @@ from typing import Any
 
 import pytest
 
-from nova_lite.base import exceptions
-from nova_lite.virt.libvirt.net import dhcp, existing, networks, nft
+from nova_lite.objects import HostRouter, Network
+from nova_lite.virt.libvirt.net import dhcp, realms, reservations
+from nova_lite.virt.libvirt.net.networks import HostNetworks
 from nova_lite.virt.libvirt.net.uses import NetworkUses
 from tests.support.config_drives import make_conf
 from tests.support.guests import make_network, make_vif
+from tests.unit.virt.libvirt.net.kernel import Kernel, Libvirt
 
-NETWORK = make_network()
-NAME = f"nova-lite-{NETWORK.id}"
-DIRECTORY = f"{NAME}.d"
-
-
-class Libvirt:
-    """libvirtd with one network. ``calls``: what was done with it."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.error: exceptions.VirtDriverError | None = None
-
-    def get(self) -> Libvirt:
-        return self
-
-    def networkLookupByName(self, name: str) -> Libvirt:
-        assert name == NAME
-        return self
-
-    def bridgeName(self) -> str:
-        return "nltest0"
-
-    def destroy(self) -> None:
-        if self.error is not None:
-            raise self.error
-        self.calls.append("destroy")
-
-    def undefine(self) -> None:
-        self.calls.append("undefine")
-
-    def call_unless(self, codes: tuple[int, ...], method: Any, *arguments: Any) -> Any:
-        return method(*arguments)
-
-
-class Host:
-    """A host on which network `NETWORK` was last used ``age`` seconds ago."""
-
-    def __init__(self, path: Path, age: float = 700.0) -> None:
-        self.libvirt = Libvirt()
-        self.networks = networks.HostNetworks(make_conf(), self.libvirt, "h1")  # type: ignore[arg-type]
-        self.path = path / "dhcp"
-        (self.path / DIRECTORY).mkdir(parents=True)
-        for kind in ("options", "servers"):
-            (self.path / f"{NAME}.{kind}").touch()
-        self.use(age)
-        self.interfaces = path / "nltest0/brif"
-        self.interfaces.mkdir(parents=True)
-
-    def use(self, age: float) -> None:
-        os.utime(self.path / DIRECTORY, (time.time() - age,) * 2)
+NETWORK, OTHER = make_network(id="net-1", bridge="br1"), make_network(id="net-2", bridge="br2", cidr="10.2.0.0/24")
+NAME = "nova-lite-net-1"
 
 
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    monkeypatch.setattr(dhcp, "DIRECTORY", str(tmp_path / "dhcp"))
-    monkeypatch.setattr(existing, "NET", str(tmp_path))
-    monkeypatch.setattr(nft, "apply", lambda text: None)
-    return Host(tmp_path)
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    return Kernel(tmp_path, monkeypatch)
 
 
-def test_idle_network_is_removed_with_its_files(host: Host) -> None:
-    (host.interfaces / "nlvx7").touch()  # a tunnel
-    assert host.networks.remove_idle(600.0) == [NETWORK.id]
-    assert host.libvirt.calls == ["destroy", "undefine"]
-    assert list(host.path.iterdir()) == []
-    assert host.networks.remove_idle(600.0) == []
+@pytest.fixture
+def libvirtd() -> Any:
+    return Libvirt()
+
+
+@pytest.fixture
+def host(kernel: Kernel, libvirtd: Any) -> HostNetworks:
+    """Return a host on which a guest has used `NETWORK`."""
+    made = HostNetworks(make_conf(), libvirtd, "h1")
+    use(made, NETWORK)
+    return made
+
+
+def use(host: HostNetworks, network: Network, age: float = 700.0) -> None:
+    """Let a guest use a network until ``age`` seconds ago."""
+    vif = make_vif(network=network)
+    assert host.plug(vif, "web")
+    host.unplug(vif)
+    os.utime(reservations.directory_for(network), (time.time() - age,) * 2)
+
+
+def test_idle_network_is_removed_with_its_realm_and_files(host: HostNetworks, kernel: Kernel, libvirtd: Any) -> None:
+    (kernel.net / "br1/brif/nlvx7").touch()  # a tunnel
+    assert host.remove_idle(600.0) == ["net-1"]
+    assert (list(kernel.net.iterdir()), kernel.namespaces, libvirtd.networks) == ([], set(), {})
+    assert kernel.running == {dhcp.RESOLVER: None}
+    assert [path.name for path in Path(dhcp.DIRECTORY).iterdir() if path.name.startswith(NAME)] == []
+    assert host.remove_idle(600.0) == []
+    use(host, NETWORK, 0.0)
+    assert realms.realm_of("net-1") == "net-1", "the next guest starts it again"
+
+
+def test_realm_of_a_router_stays_until_its_last_network_is_removed(host: HostNetworks, kernel: Kernel) -> None:
+    host.set_routers([HostRouter(id="r", networks=[NETWORK, OTHER])])
+    use(host, NETWORK)
+    use(host, OTHER, 500.0)
+    assert host.remove_idle(600.0) == ["net-1"]
+    assert (kernel.namespaces, realms.realm_of("net-2")) == ({"nl-r"}, "r")
+    os.utime(reservations.directory_for(OTHER), (0, 0))
+    assert host.remove_idle(600.0) == ["net-2"]
+    assert kernel.namespaces == set()
 
 
 @pytest.mark.parametrize("reason", ["recent", "reservation", "withheld reservation", "guest", "being plugged"])
-def test_network_in_use_stays(host: Host, reason: str) -> None:
+def test_network_in_use_stays(host: HostNetworks, kernel: Kernel, reason: str) -> None:
+    directory = Path(reservations.directory_for(NETWORK))
     if reason == "recent":
-        host.use(500.0)
+        use(host, NETWORK, 500.0)
     elif reason == "reservation":
-        (host.path / DIRECTORY / "vif").touch()
-        host.use(700.0)
+        (directory / "vif").touch()
+        os.utime(directory, (0, 0))
     elif reason == "withheld reservation":
-        (host.path / f"{NAME}.off").mkdir()
-        (host.path / f"{NAME}.off" / "vif").touch()
-        os.utime(host.path / f"{NAME}.off", (0, 0))
+        withheld = Path(reservations.directory_for(NETWORK, is_served=False))
+        withheld.mkdir(exist_ok=True)
+        (withheld / "vif").touch()
+        os.utime(withheld, (0, 0))
     elif reason == "guest":
-        (host.interfaces / "tap0").touch()
+        (kernel.net / "br1/brif/tap0").touch()
     else:
-        with host.networks._uses.use(NETWORK.id):
-            assert host.networks.remove_idle(600.0) == []
+        with host._uses.use("net-1"):
+            assert host.remove_idle(600.0) == []
         return
-    assert host.networks.remove_idle(600.0) == []
-    assert host.libvirt.calls == []
+    assert host.remove_idle(600.0) == []
+    assert (realms.realm_of("net-1"), kernel.running[NAME]) == ("net-1", "net-1")
 
 
-def test_network_that_cannot_be_removed_is_tried_again(host: Host, caplog: pytest.LogCaptureFixture) -> None:
-    host.libvirt.error = exceptions.VirtDriverError(reason="it is busy")
-    with caplog.at_level(logging.WARNING):
-        assert host.networks.remove_idle(600.0) == []
-    assert f"Network {NAME} is not removed, although it is idle" in caplog.text and "it is busy" in caplog.text
-    host.libvirt.error = None
-    assert host.networks.remove_idle(600.0) == [NETWORK.id]
+def test_network_that_cannot_be_removed_is_tried_again(
+    host: HostNetworks, kernel: Kernel, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel.broken = "link delete dev br1"
+    assert host.remove_idle(600.0) == []
+    assert f"Network {NAME} is not removed, although it is idle: " in caplog.text
+    kernel.broken = None
+    assert host.remove_idle(600.0) == ["net-1"]
 
 
-def test_plugging_counts_as_use(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host.networks, "_ensure", lambda network: bool(networks._touch(network)) or True)
-    monkeypatch.setattr(dhcp, "release", lambda *arguments: None)
-    assert host.networks.plug(make_vif(), "web")
-    host.networks.unplug(make_vif())
-    assert host.networks.remove_idle(600.0) == []
+def test_plugging_counts_as_use(host: HostNetworks) -> None:
+    assert host.plug(make_vif(network=NETWORK), "web")
+    host.unplug(make_vif(network=NETWORK))
+    assert host.remove_idle(600.0) == []
 
 
 def test_guest_waits_until_its_network_is_removed() -> None:

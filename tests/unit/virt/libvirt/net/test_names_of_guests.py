@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from nova_lite.objects import HostRouter
-from nova_lite.objects.security_group import MemberList
+from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.net import dhcp, names_of_guests, networks, plugging
 from tests.support.api_client import make_conf
 from tests.support.guests import make_network, make_vif
 
 
-def named(**networks_: list[str]) -> dict[str, MemberList]:
-    return {name: MemberList(id=name, members=members) for name, members in networks_.items()}
+def named(**networks_: list[str]) -> dict[str, NetworkMembers]:
+    return {name: NetworkMembers(members=members) for name, members in networks_.items()}
 
 
 def router(*parts: tuple[str, str | None]) -> HostRouter:
@@ -60,7 +60,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(dhcp, "DIRECTORY", str(tmp_path))
     made: Any = networks.HostNetworks(make_conf(tmp_path), None, "h1")  # type: ignore[arg-type]
     made.reloaded = []
-    monkeypatch.setattr(networks, "_reload", made.reloaded.append)
+    monkeypatch.setattr(dhcp, "reload", made.reloaded.append)
     return made
 
 
@@ -78,7 +78,7 @@ def test_host_reloads_only_networks_whose_names_changed(hosts: Any, tmp_path: Pa
 
 def test_names_that_did_not_come_keep_the_file(hosts: Any, tmp_path: Path) -> None:
     hosts.set_names(named(n1=["10.0.1.4 a "]), [])
-    hosts.set_names({"n1": MemberList(id="n1", base="unknown")}, [])
+    hosts.set_names({"n1": NetworkMembers(members=[], base="unknown")}, [])
     assert (tmp_path / "nova-lite-n1.names").read_text() == "10.0.1.4 a.openstacklocal a\n"
 
 

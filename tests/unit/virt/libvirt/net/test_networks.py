@@ -1,188 +1,337 @@
+"""Networks of a host: their realms, bridges and DHCP servers, with a kernel in memory."""
+
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
+import os
+import socket
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.virt.libvirt.net import dhcp, networks
+from nova_lite.objects import HostRouter, Network
+from nova_lite.virt.libvirt.net import dhcp, names, networks, nft, realms
+from nova_lite.virt.libvirt.net.networks import HostNetworks
+from tests.support.config_drives import make_conf
 from tests.support.guests import make_network, make_vif
+from tests.unit.virt.libvirt.net.kernel import Kernel, Libvirt
 
-#: Options of names in a domain.
-DOMAIN = "option:domain-name,cloud.test\noption6:domain-search,cloud.test\n"
-OPTION = "{http://libvirt.org/schemas/network/dnsmasq/1.0}option"
+ONE = make_network(
+    id="net-1", bridge="br1", cidr="10.1.0.0/24", gateway="10.1.0.1", vni=101, project_id="p", needs_router=True
+)
+TWO = make_network(
+    id="net-2", bridge="br2", cidr="10.2.0.0/24", gateway="10.2.0.1", vni=102, project_id="p", needs_router=True
+)
+OPEN = make_network(id="net-3", bridge="br3", cidr="10.3.0.0/24", gateway="10.3.0.1")
+ROUTER = HostRouter(id="r", networks=[ONE, TWO], external=True)
 
 
 @pytest.fixture
-def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Directory of the reservations of `make_network`."""
-    monkeypatch.setattr(dhcp, "DIRECTORY", str(tmp_path))
-    path = Path(networks.reservations_directory(make_network()))
-    path.mkdir()
-    return path
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    return Kernel(tmp_path, monkeypatch)
 
 
-def options(vif_network_xml: str) -> list[str | None]:
-    return [option.get("value") for option in ET.fromstring(vif_network_xml).iter(OPTION)]
+@pytest.fixture
+def libvirtd() -> Libvirt:
+    return Libvirt()
 
 
-def test_network_has_its_gateway_on_the_bridge_and_no_dynamic_range() -> None:
-    network = make_network(dns=["9.9.9.9"], mtu=1450)
-    root = ET.fromstring(networks.network_xml(network))
-    assert root.findtext("name") == f"nova-lite-{network.id}"
-    assert root.findtext("uuid") == network.id
-    assert root.find("forward[@mode='nat']") is not None
-    assert root.find("bridge[@name='nltest0']") is not None
-    assert root.find("ip[@address='10.76.0.1'][@netmask='255.255.255.0']") is not None
-    assert root.find("dns") is None, "name servers change, and libvirt cannot change them while the network runs"
-    assert "dhcp-range=10.76.0.0,static,255.255.255.0" in options(ET.tostring(root, encoding="unicode"))
+def make(libvirtd: Libvirt, **options: Any) -> HostNetworks:
+    conf = make_conf()
+    for name, value in options.items():
+        conf.set_override(name, value, "network")
+    return HostNetworks(conf, libvirtd, "h1")  # type: ignore[arg-type]
 
 
-def test_network_xml_is_equal_on_all_hosts() -> None:
-    network = make_network(id="net-1")
-    assert networks.network_xml(network) == networks.network_xml(make_network(id="net-1"))
+@pytest.fixture
+def host(kernel: Kernel, libvirtd: Libvirt) -> HostNetworks:
+    return make(libvirtd)
+
+
+def plug(host: HostNetworks, network: Network) -> bool:
+    return host.plug(make_vif(network=network), "web")
+
+
+def test_network_without_a_router_has_a_realm_of_its_own(host: HostNetworks, kernel: Kernel, libvirtd: Libvirt) -> None:
+    assert plug(host, ONE)
+    assert (realms.realm_of(ONE.id), kernel.namespaces) == (ONE.id, {"nl-net-1"})
+    assert realms.network_on("br1") == ONE.id
+    assert realms.members("br1") == {names.gateway_name(ONE.id)}
+    assert kernel.running == {dhcp.RESOLVER: None, "nova-lite-net-1": ONE.id}
+    assert "address replace 10.1.0.1/24 dev br1 broadcast +" in kernel.lines["nl-net-1"]
+    assert "chain sent {\n    reject" in kernel.table_of("nl-net-1", names.network_table(ONE.id))
+    assert libvirtd.networks["nova-lite-net-1"].isActive(), "definitions of guests of older versions name it"
+    done = [*kernel.lines[None]]
+    assert plug(host, ONE)
+    assert kernel.lines[None] == done, "all is there"
+
+
+def test_gateway_has_the_same_mac_address_on_all_hosts(host: HostNetworks, kernel: Kernel) -> None:
+    plug(host, ONE)
+    plug(host, OPEN)
+    made = [line for line in kernel.lines[None] if "type veth" in line and "name nlg" in line]
+    assert ["address fa:16:3f:00:00:65" in line for line in made] == [True, False]
+
+
+def test_networks_of_a_router_meet_in_its_realm(host: HostNetworks, kernel: Kernel) -> None:
+    host.set_routers([ROUTER])
+    assert plug(host, ONE) and host.start(TWO)
+    assert {realms.realm_of(network.id) for network in (ONE, TWO)} == {"r"}
+    assert kernel.namespaces == {"nl-r"}
+    assert 'oifname { "br2" } accept' in kernel.table_of("nl-r", names.network_table(ONE.id))
+
+
+def test_network_moves_when_its_router_comes_and_goes(host: HostNetworks, kernel: Kernel) -> None:
+    plug(host, ONE)
+    host.route([ROUTER])
+    assert (realms.realm_of(ONE.id), kernel.running["nova-lite-net-1"]) == ("r", "r")
+    assert kernel.namespaces == {"nl-r"}, "its own realm is empty and removed"
+    assert 'oifname "nlup" accept' in kernel.table_of("nl-r", names.network_table(ONE.id))
+    host.start(TWO)
+    host.route([msgspec.structs.replace(ROUTER, networks=[TWO])])
+    assert (realms.realm_of(ONE.id), kernel.running["nova-lite-net-1"]) == (ONE.id, ONE.id)
+    assert realms.realm_of(TWO.id) == "r"
+    assert kernel.namespaces == {"nl-r", "nl-net-1"}
+    table = f"inet {names.network_table(ONE.id)}"
+    assert ("nl-r", f"add table {table}\ndelete table {table}\n") in kernel.tables, "it is gone from the router's realm"
+    host.route([])
+    assert realms.realm_of(TWO.id) == "r", "no guest of this daemon is on it"
+
+
+def test_network_is_moved_with_its_routers_static_routes_and_neighbours(host: HostNetworks, kernel: Kernel) -> None:
+    plug(host, ONE)
+    neighbours = {"10.1.0.5": "fa:16:3e:00:00:05"}
+    host.route([msgspec.structs.replace(ROUTER, neighbours={ONE.id: neighbours})])
+    assert kernel.lines["nl-r"][-1] == "neigh replace 10.1.0.5 lladdr fa:16:3e:00:00:05 dev br1 nud permanent"
+
+
+def test_realm_that_another_daemon_has_chosen_stays(host: HostNetworks, kernel: Kernel, libvirtd: Libvirt) -> None:
+    """It may know the router first."""
+    host.set_routers([ROUTER])
+    plug(host, ONE)
+    other = make(libvirtd)
+    assert plug(other, ONE)
+    assert realms.realm_of(ONE.id) == "r" and kernel.namespaces == {"nl-r"}
+    assert other.managed([make_vif(network=ONE)]) == {ONE.id}
+
+
+def test_bridge_of_the_operator_is_used_unchanged(host: HostNetworks, kernel: Kernel) -> None:
+    kernel.bridge("br1", "eth1")
+    assert not plug(host, ONE)
+    assert not host.start(ONE)
+    assert (kernel.lines, kernel.namespaces, kernel.running) == ({}, set(), {})
+    assert host.managed([make_vif(network=ONE)]) == set()
+
+
+@pytest.mark.parametrize("own", [["10.1.0.1/24"], ["192.0.2.1/24", "10.1.0.9/16"]])
+def test_bridge_of_the_operator_may_have_addresses(host: HostNetworks, kernel: Kernel, own: list[str]) -> None:
+    kernel.bridge("br1")
+    show_addresses(kernel, own)
+    assert not plug(host, ONE)
+
+
+def show_addresses(kernel: Kernel, addresses: list[str]) -> None:
+    found = [dict(zip(("local", "prefixlen"), address.split("/"), strict=True)) for address in addresses]
+    kernel.shown["ip -json -4 address show dev br1"] = msgspec.json.encode([{"addr_info": found}]).decode()
+
+
+def test_bridge_with_another_subnet_is_refused(host: HostNetworks, kernel: Kernel) -> None:
+    kernel.bridge("br1")
+    show_addresses(kernel, ["10.9.0.1/24"])
+    text = "bridge br1 exists with 10.9.0.1/24, and network private has 10.1.0.0/24"
+    with pytest.raises(exceptions.VirtDriverError, match=text):
+        plug(host, ONE)
+
+
+def test_bridge_of_another_network_is_refused(host: HostNetworks, kernel: Kernel) -> None:
+    plug(host, OPEN)
+    same = msgspec.structs.replace(ONE, bridge="br3")
+    with pytest.raises(
+        exceptions.VirtDriverError, match="bridge br3 of network private belongs to network net-3"
+    ) as caught:
+        plug(host, same)
+    assert caught.value.message.endswith("ip link delete br3")
+
+
+def test_network_that_fails_does_not_stop_the_others(
+    host: HostNetworks, kernel: Kernel, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel.broken = "name br1 "
+    vifs = [make_vif(network=network) for network in (ONE, TWO)]
+    assert host.init_host(vifs) == {TWO.id}
+    assert f"Network {ONE.id} of guests is not restored: " in caplog.text
+    kernel.broken = None
+    assert plug(host, ONE)
+    kernel.broken = f"name {names.gateway_name(ONE.id)} "
+    host.route([ROUTER])
+    assert f"Network {ONE.id} is not routed: " in caplog.text
+    assert (realms.realm_of(ONE.id), realms.realm_of(TWO.id)) == (None, "r")
+    kernel.broken = None
+    host.route([ROUTER])
+    assert realms.realm_of(ONE.id) == "r", "the next attempt completes it"
+
+
+def test_port_of_neutron_or_a_device_of_the_host_needs_no_network(
+    host: HostNetworks, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugged: list[str] = []
+    monkeypatch.setattr(networks.neutron, "plug", lambda vif: plugged.append(vif.id))
+    vif = make_vif(network=ONE, vif_type="ovs")
+    assert not host.plug(vif, "web")
+    assert (plugged, kernel.lines) == ([vif.id], {})
+    assert host.init_host([vif]) == set() and kernel.namespaces == set()
+
+
+def test_changed_settings_reach_the_gateway_and_dnsmasq(
+    host: HostNetworks, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reloaded: list[str] = []
+    monkeypatch.setattr(dhcp, "reload", reloaded.append)
+    host.update(ONE)
+    assert kernel.lines == {}, "no guest is on it"
+    plug(host, ONE)
+    reloaded.clear()
+    host.update(ONE)
+    assert reloaded == []
+    changed = msgspec.structs.replace(ONE, gateway="10.1.0.254", mtu=1400, dns=["9.9.9.9"])
+    host.update(changed)
+    assert kernel.lines["nl-net-1"][-3:] == [
+        "link set dev br1 mtu 1400",
+        "address replace 10.1.0.254/24 dev br1 broadcast +",
+        "address delete 10.1.0.1/24 dev br1",
+    ]
+    assert {f"link set dev {name} mtu 1400" for name in (names.gateway_name(ONE.id), "br1")} <= {*kernel.lines[None]}
+    host.update(changed)
+    assert Path(dhcp.path_of("nova-lite-net-1", "servers")).read_text() == "server=/openstacklocal/\nserver=9.9.9.9\n"
+
+
+def test_guests_without_snat_and_on_networks_of_the_operator_are_reached_from_the_host(
+    host: HostNetworks, kernel: Kernel
+) -> None:
+    plug(host, OPEN)
+    way = f"via 169.254.192.2 dev {names.uplink_name(OPEN.id)}"
+    assert kernel.lines[None][-1] == f"route replace 10.3.0.0/24 {way}"
+    table = f"table inet {names.links_table('h1')}"
+    assert "set closed4 { type ipv4_addr; flags interval; auto-merge; elements = { 10.3.0.0/24 }; }" in kernel.table_of(
+        None, table
+    )
+    plug(host, ONE)
+    assert not any("10.1.0.0/24" in line for line in kernel.lines[None])
+    host.route([msgspec.structs.replace(ROUTER, snat=False)])
+    assert f"route replace 10.1.0.0/24 via 169.254.192.4 dev {names.uplink_name('r')}" in kernel.lines[None]
+    assert "set open4 { type ipv4_addr; flags interval; auto-merge; elements = { 10.1.0.0/24 }; }" in kernel.table_of(
+        None, table
+    )
+    host.route([])
+    assert kernel.lines[None][-1].startswith("route delete 10.1.0.0/24 ")
+
+
+def test_range_that_the_machine_has_itself_stays_its_own(
+    host: HostNetworks, kernel: Kernel, caplog: pytest.LogCaptureFixture
+) -> None:
+    kernel.shown["ip -json -4 route show 10.3.0.0/24"] = '[{"dst": "10.3.0.0/24", "dev": "eth0"}]'
+    assert plug(host, OPEN)
+    assert "This machine does not reach guests of 10.3.0.0/24: it has that range on eth0" in caplog.text
+    assert not any(line.startswith("route replace 10.3.0.0/24") for line in kernel.lines[None])
+
+
+def test_process_that_has_ended_starts_again(host: HostNetworks, kernel: Kernel) -> None:
+    host.restore()
+    assert kernel.running == {}, "no network is here"
+    plug(host, ONE)
+    kernel.running.clear()
+    host.restore()
+    assert kernel.running == {dhcp.RESOLVER: None, "nova-lite-net-1": ONE.id}
+
+
+def test_failed_repair_is_logged(
+    host: HostNetworks, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise exceptions.VirtDriverError(reason="dnsmasq cannot be run")
+
+    plug(host, ONE)
+    monkeypatch.setattr(dhcp, "run", fail)
+    host.restore()
+    assert "Networks of this host are not restored: " in caplog.text and "dnsmasq cannot be run" in caplog.text
+
+
+def test_links_are_accepted_before_rules_of_other_programs(host: HostNetworks, kernel: Kernel) -> None:
+    show, load = "iptables --wait -S FORWARD", "iptables-restore --noflush --wait"
+    kernel.shown[show] = f"-P FORWARD DROP\n-A FORWARD -j DOCKER\n-A FORWARD -j {names.CHAIN}\n"
+    plug(host, ONE)
+    assert load in kernel.commands
+    kernel.commands.clear()
+    kernel.shown[show] = f"-P FORWARD DROP\n-A FORWARD -j {names.CHAIN}\n-A FORWARD -j DOCKER\n"
+    host.restore()
+    assert show in kernel.commands and load not in kernel.commands
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "address"),
-    [("10.76.0.10", "10.76.0.250", "10.76.0.1"), ("10.76.0.1", "10.76.0.250", "10.76.0.254")],
+    ("service", "changes", "serves"),
+    [
+        (True, {}, True),
+        (True, {"gateway": None}, False),
+        (True, {"enable_dhcp": False}, False),
+        (False, {}, False),
+    ],
 )
-def test_network_without_a_gateway_has_the_host_outside_of_its_pool(start: str, end: str, address: str) -> None:
-    """The network has NAT, so that it can get a gateway. Until then its firewall lets nothing out."""
-    root = ET.fromstring(networks.network_xml(make_network(gateway=None, start=start, end=end)))
-    assert root.find("forward[@mode='nat']") is not None
-    assert root.find(f"ip[@address='{address}']") is not None
+def test_metadata_service_needs_a_gateway_and_dhcp(
+    libvirtd: Libvirt, service: bool, changes: dict[str, Any], serves: bool
+) -> None:
+    assert make(libvirtd, metadata_service=service).serves(msgspec.structs.replace(ONE, **changes)) is serves
 
 
-def test_network_without_a_gateway_has_the_host_where_the_conductor_says() -> None:
-    network = make_network(gateway=None, start="10.76.0.1", end="10.76.0.254", host_address="10.76.0.254")
-    assert ET.fromstring(networks.network_xml(network)).find("ip[@address='10.76.0.254']") is not None
+def test_metadata_service_needs_nft(kernel: Kernel, libvirtd: Libvirt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nft, "run", lambda text: "nft cannot be run: No such file or directory")
+    with pytest.raises(exceptions.ConfigurationError, match="metadata_service: nft cannot be run"):
+        make(libvirtd, metadata_service=True).init_host([])
+    assert make(libvirtd, metadata_service=False).init_host([]) == set()
 
 
-def test_pool_without_an_address_for_the_host_is_rejected() -> None:
-    network = make_network(gateway=None, start="10.76.0.1", end="10.76.0.254")
-    with pytest.raises(exceptions.VirtDriverError, match="no address for the host"):
-        networks.network_xml(network)
+def test_each_network_has_a_socket_for_metadata_in_its_realm(
+    kernel: Kernel, libvirtd: Libvirt, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made: list[tuple[str, str, socket.socket]] = []
+
+    def listen(network: Network, realm_id: str) -> socket.socket:
+        if network.id == "net-3":
+            raise OSError(98, "Address already in use")
+        made.append((network.id, realm_id, socket.socket()))
+        return made[-1][2]
+
+    monkeypatch.setattr(networks, "_listen", listen)
+    host = make(libvirtd, metadata_service=True)
+    for network in (ONE, TWO, OPEN):
+        plug(host, network)
+    found = host.metadata_sockets()
+    assert found == {ONE.id: made[0][2], TWO.id: made[1][2]}
+    assert host.metadata_sockets() == found and len(made) == 2
+    assert caplog.text.count("Network net-3 has no metadata service: [Errno 98]") == 1
+    host.route([ROUTER])
+    assert set(host.metadata_sockets()) == {ONE.id, TWO.id}
+    assert [item[:2] for item in made[2:]] == [(ONE.id, "r"), (TWO.id, "r")]
+    assert made[0][2].fileno() == -1, "that of the former realm is closed"
+    host.update(msgspec.structs.replace(ONE, gateway=None))
+    assert set(host.metadata_sockets()) == {TWO.id}
 
 
-def test_reservation_is_one_line() -> None:
-    vif = make_vif(mac_address="FA:16:3E:00:76:01")
-    assert networks.reservation(vif, "web-one") == "fa:16:3e:00:76:01,10.76.0.10,web-one,24h\n"
+def test_unplugged_interface_has_no_reservation_and_no_lease(
+    host: HostNetworks, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[tuple[str, bool, bool]] = []
 
+    def release(network: Network, realm_id: str, address: str, is_obsolete: Any) -> None:
+        released.append((realm_id, is_obsolete(vif.mac_address), is_obsolete("fa:16:3e:00:00:99")))
 
-@pytest.mark.parametrize("hostname", ["", "-x", "a,b", "a\nb", "x" * 64, "a b"])
-def test_ambiguous_host_name_is_left_out(hostname: str) -> None:
-    assert networks.reservation(make_vif(), hostname) == "fa:16:3e:00:76:01,10.76.0.10,24h\n"
-
-
-def test_host_name_is_shortened_to_its_first_label() -> None:
-    assert networks.reservation(make_vif(), "web.example.org") == "fa:16:3e:00:76:01,10.76.0.10,web,24h\n"
-
-
-def test_reservation_of_an_ipv6_address_is_rejected() -> None:
-    with pytest.raises(exceptions.VirtDriverError, match="has an invalid address"):
-        networks.reservation(make_vif(address="fd00::1"), "web")
-
-
-@pytest.mark.parametrize("mac_address", ["fa:16:3e:00:76", "ignore", "fa:16:3e:00:76:01,id:*"])
-def test_malformed_mac_address_is_rejected(mac_address: str) -> None:
-    with pytest.raises(exceptions.VirtDriverError):
-        networks.reservation(make_vif(mac_address=mac_address), "web")
-
-
-def test_reservation_is_idempotent(directory: Path) -> None:
-    vif = make_vif()
-    networks._reserve(vif, "web", "host")
-    networks._reserve(vif, "web", "host")
-    (path,) = directory.iterdir()
-    assert path.read_text() == networks.reservation(vif, "web")
-    assert path.stat().st_mode & 0o777 == 0o644
-
-
-def test_outdated_reservation_of_the_address_is_removed(directory: Path) -> None:
-    old, neighbour = make_vif(1), make_vif(2)
-    networks._reserve(old, "old", "host")
-    networks._reserve(neighbour, "neighbour", "host")
-    new = make_vif(3, address=old.address)
-    networks._reserve(new, "new", "host")
-    assert {path.name for path in directory.iterdir()} == {neighbour.id, new.id}
-
-
-@pytest.mark.parametrize("bad", ["../x", "a/b", "", ".x"])
-def test_ids_cannot_leave_the_directory(bad: str) -> None:
-    with pytest.raises(exceptions.VirtDriverError):
-        networks._reservation_path(make_vif(id=bad))
-    with pytest.raises(exceptions.VirtDriverError):
-        networks.reservations_directory(make_network(id=bad))
-
-
-def test_network_with_ipv6_has_a_bridge_address_and_a_router() -> None:
-    network = make_network(cidr6="fd00:76::/64")
-    root = ET.fromstring(networks.network_xml(network))
-    assert root.find("ip[@family='ipv6'][@address='fd00:76::1'][@prefix='64']") is not None
-    assert root.find("forward[@mode='nat']/nat[@ipv6='yes']") is not None
-    alone = ET.fromstring(networks.network_xml(make_network(cidr6="fd00:76::/64", gateway=None)))
-    assert alone.find("forward") is None
-    plain = ET.fromstring(networks.network_xml(make_network()))
-    assert plain.find("ip[@family='ipv6']") is None and plain.find("forward/nat") is None
-
-
-def test_name_server_on_this_machine_is_not_queried_for_guests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older version accepted them. Only the operator, who makes shared networks, may name an own address."""
-    links = b'[{"ifname": "lo", "addr_info": [{"local": "127.0.0.1"}, {"local": "192.0.2.7"}]}, {"ifname": "x"}]'
-    monkeypatch.setattr(networks.images, "run", lambda *command: links)
-    stored = ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1%lo", "192.0.2.7", "9.9.9.9"]
-
-    def servers(project_id: str | None) -> list[str | None]:
-        return [*networks._name_servers(make_network(dns=stored, project_id=project_id))]
-
-    assert servers("p") == ["9.9.9.9"]
-    assert servers(None) == ["192.0.2.7", "9.9.9.9"]
-
-
-def test_settings_are_options_of_dnsmasq() -> None:
-    assert networks.settings(make_network(), ["9.9.9.9", "9.9.9.10"], "cloud.test") == {
-        "options": f"option:router,10.76.0.1\n{DOMAIN}option:mtu,1500\n",
-        "servers": "server=/cloud.test/\nserver=9.9.9.9\nserver=9.9.9.10\n",
-    }
-    route = {"destination": "10.5.0.0/16", "nexthop": "10.76.0.9"}
-    words = "10.5.0.0/16,10.76.0.9"
-    bad = {"destination": "10.5.0.0/16,x", "nexthop": "10.76.0.9"}
-    without = make_network(gateway=None, host_routes=[route, bad])
-    assert networks.settings(without, [], "cloud.test")["options"] == (
-        f"option:router\noption:classless-static-route,{words}\n249,{words}\n{DOMAIN}option:mtu,1500\n"
-    )
-    words += ",0.0.0.0/0,10.76.0.1"
-    assert networks.settings(make_network(host_routes=[route]), [], "cloud.test")["options"] == (
-        f"option:router,10.76.0.1\noption:classless-static-route,{words}\n249,{words}\n{DOMAIN}option:mtu,1500\n"
-    ), "a guest that gets routes ignores the gateway's own option"
-
-
-def test_settings_that_are_the_same_are_not_written_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(networks, "RESOLV_CONF", str(directory / "resolv.conf"))
-    (directory / "resolv.conf").write_text("# mine\nnameserver 192.0.2.53\nnameserver x;y\nsearch example.org\n")
-    assert networks._write_settings(make_network(), "host", "cloud.test")
-    assert not networks._write_settings(make_network(), "host", "cloud.test")
-    path = Path(networks._settings_path(make_network(), "servers"))
-    assert (path.read_text(), path.stat().st_mode & 0o777) == ("server=/cloud.test/\nserver=192.0.2.53\n", 0o644)
-    assert networks._write_settings(make_network(dns=["9.9.9.9"]), "host", "cloud.test")
-    assert path.read_text() == "server=/cloud.test/\nserver=9.9.9.9\n"
-
-
-def test_reservations_without_dhcp_are_where_dnsmasq_does_not_read_them(directory: Path) -> None:
-    served, unserved = make_network(), make_network(enable_dhcp=False)
-    vif = make_vif(network=unserved)
-    networks._reserve(vif, "web", "host")
-    off = Path(networks.reservations_directory(served, is_served=False))
-    assert [path.name for path in off.iterdir()] == [vif.id] and not list(directory.iterdir())
-    assert networks._place_reservations(served)
-    assert [path.name for path in directory.iterdir()] == [vif.id] and not list(off.iterdir())
-    assert not networks._place_reservations(served)
-    assert networks._place_reservations(unserved)
-    assert [path.name for path in off.iterdir()] == [vif.id] and not list(directory.iterdir())
-
-
-def test_network_without_dhcp_ignores_guests_without_a_reservation() -> None:
-    """A refusal of an authoritative server would reach guests of a DHCP server that a user runs."""
-    assert "dhcp-ignore=tag:!known" in options(networks.network_xml(make_network(enable_dhcp=False)))
+    monkeypatch.setattr(dhcp, "release", release)
+    vif = make_vif(network=ONE)
+    host.plug(vif, "web")
+    assert released == [(ONE.id, False, True)], "the lease of a former guest"
+    host.unplug(vif)
+    assert released[1:] == [(ONE.id, True, False)]
+    host.unplug(vif)
+    assert len(released) == 2
+    assert os.listdir(Path(dhcp.DIRECTORY) / "nova-lite-net-1.d") == []

@@ -24,7 +24,7 @@ def make_port(**changes: object) -> VIF:
 
 
 def interface(**changes: object) -> ET.Element:
-    return ET.fromstring(guest_xml.interface_xml(make_port(**changes), False))
+    return ET.fromstring(guest_xml.interface_xml(make_port(**changes)))
 
 
 def hardware_with(**changes: object) -> Hardware:
@@ -32,7 +32,7 @@ def hardware_with(**changes: object) -> Hardware:
 
 
 def on_hardware(hardware: Hardware, **details: str) -> ET.Element:
-    return guest_xml._interface(make_port(vif_details=details), False, hardware)
+    return guest_xml._interface(make_port(vif_details=details), hardware)
 
 
 class Switch:

@@ -5,18 +5,36 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import msgspec
 import pytest
 
 from nova_lite.base import exceptions, metrics
-from nova_lite.objects import VIF, FixedIp, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
-from nova_lite.virt.libvirt.net import floating_ips, security_groups
+from nova_lite.objects import VIF, FixedIp, HostRouter, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
+from nova_lite.objects.security_group import NetworkMembers
+from nova_lite.virt.libvirt.net import conntrack_zones, floating_ips, plugging, security_groups
+from nova_lite.virt.libvirt.net.group_members import Place
+from nova_lite.virt.libvirt.net.links import Links
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall, rule_text
 from tests.support.config_drives import make_conf
 from tests.support.guests import make_network, make_vif
 
+PLACE = Place("r-4", "r-6")
 WEB = SecurityGroup(id="web", name="web", rules=[SecurityGroupRule(id="r", security_group_id="web")])
+NETWORK_ID = make_network().id
+#: End of the names of chains and sets for the network.
+HERE = NETWORK_ID.replace("-", "_")
+
+
+def friends(*members: str, **values: Any) -> SecurityGroup:
+    """Return the group with rules about its own members, which are on one network."""
+    about = [
+        SecurityGroupRule(id=kind, security_group_id="web", ethertype=kind, remote_group_id="web")
+        for kind in ("IPv4", "IPv6")
+    ]
+    known = {NETWORK_ID: NetworkMembers(members=list(members))}
+    return msgspec.structs.replace(WEB, **({"rules": [*WEB.rules, *about], "members_by_network": known} | values))
 
 
 def make_port(**values: Any) -> VIF:
@@ -31,10 +49,10 @@ def make_port(**values: Any) -> VIF:
         ({"remote_ip_prefix": "0.0.0.0/0"}, "meta nfproto ipv4 accept"),
         ({"remote_ip_prefix": "10.0.0.0/8"}, "meta nfproto ipv4 ip saddr 10.0.0.0/8 accept"),
         ({"remote_ip_prefix": "10.0.0.0/8", "direction": "egress"}, "meta nfproto ipv4 ip daddr 10.0.0.0/8 accept"),
-        ({"remote_group_id": "a-b"}, "meta nfproto ipv4 ip saddr @membersip_a_b accept"),
+        ({"remote_group_id": "a-b"}, "meta nfproto ipv4 ip saddr @membersip_a_b_r_4 accept"),
         (
             {"remote_group_id": "a-b", "ethertype": "IPv6"},
-            "meta nfproto ipv6 ip6 saddr @membersip6_a_b accept",
+            "meta nfproto ipv6 ip6 saddr @membersip6_a_b_r_6 accept",
         ),
         (
             {"protocol": "udp", "port_range_min": 1, "port_range_max": 9},
@@ -68,7 +86,7 @@ def make_port(**values: Any) -> VIF:
     ],
 )
 def test_rule_texts(values: dict[str, Any], text: str) -> None:
-    assert rule_text(SecurityGroupRule(id="r", security_group_id="g", **values)) == text
+    assert rule_text(SecurityGroupRule(id="r", security_group_id="g", **values), PLACE) == text
 
 
 class Nft:
@@ -78,7 +96,7 @@ class Nft:
         self.texts: list[str] = []
         self.complaint = ""
 
-    def __call__(self, text: str) -> str:
+    def __call__(self, text: str, namespace: str | None = None) -> str:
         self.texts.append(text)
         return self.complaint
 
@@ -94,7 +112,7 @@ def nft(monkeypatch: pytest.MonkeyPatch) -> Nft:
 def make(directory: Path, enabled: bool = True) -> PortFirewall:
     conf = make_conf()
     conf.set_override("security_groups", enabled, "network")
-    return PortFirewall(conf, "host-a", str(directory))
+    return PortFirewall(conf, "host-a", str(directory), Links(str(directory / "links")))
 
 
 def test_port_is_blocked_until_its_filters_are_set(tmp_path: Path, nft: Nft) -> None:
@@ -211,12 +229,27 @@ def test_ipv6_is_filtered_like_ipv4(tmp_path: Path, nft: Nft) -> None:
 
 
 def test_group_members_have_ipv4_and_ipv6_addresses(tmp_path: Path, nft: Nft) -> None:
-    group = msgspec.structs.replace(WEB, members=["10.0.0.1", "fd00::1"])
     firewall = make(tmp_path)
     firewall.prepare({"i": [make_port()]})
+    firewall.set(PortFilters(groups={"web": friends("10.0.0.1", "fd00::1")}, instances={"i": ["web"]}))
+    assert f"membersip_web_{HERE} {{ type ipv4_addr; elements = {{ 10.0.0.1 }} }}" in nft.texts[-1]
+    assert f"membersip6_web_{HERE} {{ type ipv6_addr; elements = {{ fd00::1 }} }}" in nft.texts[-1]
+
+
+def test_members_from_an_older_conductor_count_everywhere(tmp_path: Path, nft: Nft) -> None:
+    """The conductor names no networks. The host keeps such filters in a file, too."""
+    firewall = make(tmp_path)
+    firewall.prepare({"i": [make_port(), make_port(network=make_network(id="other"))]})
+    group = friends(members_by_network=None, members=["10.0.0.1"])
     firewall.set(PortFilters(groups={"web": group}, instances={"i": ["web"]}))
-    assert "membersip_web { type ipv4_addr; elements = { 10.0.0.1 } }" in nft.texts[-1]
-    assert "membersip6_web { type ipv6_addr; elements = { fd00::1 } }" in nft.texts[-1]
+    for realm in (HERE, "other"):
+        assert f"membersip_web_{realm} {{ type ipv4_addr; elements = {{ 10.0.0.1 }} }}" in nft.texts[-1]
+    done = len(nft.texts)
+    group = friends(members_by_network=None, members=["10.0.0.2"])
+    firewall.set(PortFilters(groups={"web": group}, instances={"i": ["web"]}))
+    assert nft.texts[done].count("add element") == nft.texts[done].count("delete element") == 2
+    firewall.set(PortFilters(groups={"web": friends("10.0.0.2")}, instances={"i": ["web"]}))
+    assert "membersip_web_other { type ipv4_addr; }" in nft.texts[-1], "the conductor has been upgraded"
 
 
 # --- invalid values: rows of older versions, files that somebody changed
@@ -247,7 +280,7 @@ ZONE = SecurityGroupRule(id="zone", security_group_id="web", ethertype="IPv6", r
 )
 def test_invalid_rule_has_no_text(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
-        rule_text(SecurityGroupRule(id="r", security_group_id="g", **values))
+        rule_text(SecurityGroupRule(id="r", security_group_id="g", **values), PLACE)
 
 
 def skipped(kind: str) -> float:
@@ -258,7 +291,7 @@ def test_invalid_rule_is_left_out_logged_and_counted_once(
     tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(security_groups.nft, "_reported", set())
-    group = msgspec.structs.replace(WEB, rules=[ZONE, *WEB.rules], members=["10.0.0.1", "fe80::1%lo"])
+    group = friends("10.0.0.1", "fe80::1%lo", rules=[ZONE, *friends().rules])
     firewall, before = make(tmp_path), skipped("rule")
     firewall.prepare({"i": [make_port()]})
     for name in ("web", "other"):
@@ -301,6 +334,18 @@ def test_invalid_interface_or_floating_address_stops_no_start(
     assert "192.0.2." not in nft.texts[-1]
 
 
+def test_groups_know_the_ip_version_for_which_a_router_connects_a_network() -> None:
+    """Realms depend on it. Neighbours and names, which change with every guest, do not matter to them."""
+    router = HostRouter(id="r", networks=[make_network()], only={NETWORK_ID: 4}, neighbours={NETWORK_ID: {}})
+    names = {NETWORK_ID: NetworkMembers(members=["10.76.0.10 web "])}
+    parts = MagicMock()
+    parts.routers.active = [router]
+    plugging.HostFilters(parts).apply(PortFilters(routers=[router], names=names))
+    bare = HostRouter(id="r", networks=router.networks, only={NETWORK_ID: 4})
+    assert parts.port_firewall.set.call_args.args == (PortFilters(routers=[bare]),)
+    assert parts.networks.set_names.call_args.args == (names, [router])
+
+
 def test_invalid_interface_is_not_plugged_and_blocks_no_other(tmp_path: Path, nft: Nft) -> None:
     firewall = make(tmp_path)
     firewall.prepare({})
@@ -311,10 +356,18 @@ def test_invalid_interface_is_not_plugged_and_blocks_no_other(tmp_path: Path, nf
     assert "port_in_good" in nft.texts[-1]
 
 
+def test_connections_of_each_bridge_have_a_zone(tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conntrack_zones, "_bridge", lambda name: (f'"{name}"', 7, "02:00:00:00:00:01"))
+    firewall = make(tmp_path)
+    firewall.prepare({"i": [make_port()]})
+    assert 'ct zone set iifname map { "nltest0" : 7 }' in nft.texts[-1]
+    firewall.unplug("i")
+    assert "zone" not in nft.texts[-1]
+
+
 def test_changed_members_are_loaded_alone(tmp_path: Path, nft: Nft) -> None:
     def filters(*members: str, name: str = "web") -> PortFilters:
-        group = msgspec.structs.replace(WEB, name=name, members=list(members))
-        return PortFilters(groups={"web": group}, instances={"i": ["web"]})
+        return PortFilters(groups={"web": friends(*members, name=name)}, instances={"i": ["web"]})
 
     firewall = make(tmp_path)
     firewall.prepare({"i": [make_port()]})
@@ -324,9 +377,9 @@ def test_changed_members_are_loaded_alone(tmp_path: Path, nft: Nft) -> None:
     firewall.set(filters("10.0.0.2", "fd00::1", "fd00::2"))
     table = "inet nova_lite_ports_host_a"
     assert nft.texts[done] == (
-        f"delete element {table} membersip_web {{ 10.0.0.1 }}\n"
-        f"add element {table} membersip_web {{ 10.0.0.2 }}\n"
-        f"add element {table} membersip6_web {{ fd00::2 }}\n"
+        f"delete element {table} membersip_web_{HERE} {{ 10.0.0.1 }}\n"
+        f"add element {table} membersip_web_{HERE} {{ 10.0.0.2 }}\n"
+        f"add element {table} membersip6_web_{HERE} {{ fd00::2 }}\n"
     )
     assert not any("chain in_web" in text for text in nft.texts[done:])
     firewall.set(filters("10.0.0.2", "FD00::1"))
@@ -343,12 +396,10 @@ def test_members_are_loaded_as_a_whole_into_a_changed_table(
 ) -> None:
     firewall = make(tmp_path)
     firewall.prepare({"i": [make_port()]})
-    group = msgspec.structs.replace(WEB, members=["10.0.0.1"])
-    firewall.set(PortFilters(groups={"web": group}, instances={"i": ["web"]}))
+    firewall.set(PortFilters(groups={"web": friends("10.0.0.1")}, instances={"i": ["web"]}))
     monkeypatch.setattr(security_groups.nft, "apply", nft.texts.append)
     nft.complaint = "nft: No such file or directory"
-    group = msgspec.structs.replace(WEB, members=["10.0.0.2"])
-    firewall.set(PortFilters(groups={"web": group}, instances={"i": ["web"]}))
+    firewall.set(PortFilters(groups={"web": friends("10.0.0.2")}, instances={"i": ["web"]}))
     assert "elements = { 10.0.0.2 }" in nft.texts[-1]
 
 
@@ -432,7 +483,7 @@ def test_prefixes_of_an_address_group_are_one_rule() -> None:
     rules.append(SecurityGroupRule(id="r2", remote_ip_prefix="198.51.100.0/24", **values))
     rules.append(SecurityGroupRule(id="r3", **values))
     rules += [SecurityGroupRule(id="r4", remote_ip_prefix=prefix, **values) for prefix in ("0.0.0.0/0", "10.2.0.0/16")]
-    inward, _ = security_groups._group(SecurityGroup(id="g", name="g", rules=rules), ())
+    inward, _ = security_groups._group(SecurityGroup(id="g", name="g", rules=rules), (), PLACE)
     assert [line.strip() for line in inward.splitlines() if "accept" in line] == [
         "meta nfproto ipv4 ip saddr { 10.0.0.0/8, 192.0.2.7/32 } tcp dport 80-80 accept",
         "meta nfproto ipv4 ip saddr 198.51.100.0/24 tcp dport 80-80 accept",

@@ -10,7 +10,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.objects import VIF
-from nova_lite.virt.libvirt.net import networks, tunnels
+from nova_lite.virt.libvirt.net import realms, tunnels
 from nova_lite.virt.libvirt.net.tunnels import FLOOD_MAC, Tunnels
 from tests.support.config_drives import make_conf
 from tests.support.guests import make_network, make_vif
@@ -41,9 +41,9 @@ class Kernel:
         self.commands: list[str] = []
         self.rules: list[str] = []
 
-    def bridge(self, name: str, *members: str, mac_address: str = "fa:16:3f:00:00:4d") -> None:
+    def bridge(self, name: str, *members: str, network_id: str = "net-1") -> None:
         (self.net / name / "brif").mkdir(parents=True)
-        (self.net / name / "address").write_text(mac_address + "\n")
+        (self.net / name / "ifalias").write_text(f"{realms.ALIAS}{network_id}\n" if network_id else "\n")
         for member in members:
             (self.net / name / "brif" / member).touch()
 
@@ -77,6 +77,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
     made = Kernel(tmp_path / "net")
     made.net.mkdir()
     monkeypatch.setattr(tunnels, "NET", str(made.net))
+    monkeypatch.setattr(realms, "NET", str(made.net))
     monkeypatch.setattr(tunnels.nft, "run", made.nft)
     monkeypatch.setattr(tunnels.images, "run", made.run)
     return made
@@ -167,7 +168,7 @@ def test_peers_stay_valid_after_a_restart(tmp_path: Path, kernel: Kernel) -> Non
 
 
 def test_foreign_changes_are_repaired(tmp_path: Path, kernel: Kernel) -> None:
-    """libvirt creates a bridge again, or an operator changes the host's address."""
+    """Another program removes a bridge, which is then made again, or an operator changes the host's address."""
     kernel.bridge("br1")
     here = make(tmp_path)
     here.plug("i", [make_port()])
@@ -207,7 +208,7 @@ def test_tunnel_needs_an_existing_bridge(tmp_path: Path, kernel: Kernel) -> None
 
 def test_operators_own_bridge_gets_no_tunnel(tmp_path: Path, kernel: Kernel) -> None:
     """Its other connections might lead here by the tunnel, too."""
-    kernel.bridge("br1", mac_address="02:00:00:00:00:01")
+    kernel.bridge("br1", network_id="")
     here = make(tmp_path)
     here.plug("i", [make_port()])
     here.set({"net-1": ["10.9.9.2"]})
@@ -242,17 +243,12 @@ def test_rules_rejected_by_nft_are_an_error(tmp_path: Path, kernel: Kernel, monk
     assert not kernel.commands, "nothing passes unfiltered"
 
 
-def test_gateway_has_the_same_mac_address_on_all_hosts() -> None:
-    assert 'mac address="fa:16:3f:00:00:4d"' in networks.network_xml(make_port().network)
-    assert "mac address" not in networks.network_xml(make_network())
-
-
 def test_network_that_cannot_be_connected_blocks_no_other(
     tmp_path: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = make_network(id="net-2", bridge="br2", vni=78)
     kernel.bridge("br1", "tap1")
-    kernel.bridge("br2", "tap2", mac_address="fa:16:3f:00:00:4e")
+    kernel.bridge("br2", "tap2", network_id="net-2")
 
     def run(*command: str) -> bytes:
         if "nlvx78" in command:

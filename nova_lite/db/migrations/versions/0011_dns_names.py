@@ -7,8 +7,8 @@ from alembic import op
 
 from nova_lite.db.migrations.tables import TIME, create_table
 
-revision = "0013"
-down_revision = "0008"
+revision = "0011"
+down_revision = "0010"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,64 @@
+"""Methods of users, reports of hosts, and fail-over of load balancers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import get_admin_context
+from nova_lite.conductor.wings import ConductorWing
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.load_balancer import hosts, limits, trees
+from nova_lite.load_balancer.objects import WING, HostReport
+from nova_lite.rpcapi.compute import ComputeRPC
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between two looks for lost hosts.
+SWEEP_INTERVAL = 1.0
+
+
+class LoadBalancers(ConductorWing):
+    reads = {"list": trees.list_, "statistics": trees.statistics, "limits_get": limits.get}
+    changes = {
+        "create": trees.create,
+        "add": trees.add,
+        "update": trees.update,
+        "set_members": trees.set_members,
+        "remove": trees.remove,
+        "failover": trees.failover,
+        "limits_set": limits.set_limits,
+    }
+
+    def __init__(self, db: Database, conf: cfg.ConfigOpts, compute: ComputeRPC) -> None:
+        super().__init__(db, conf, compute)
+        db.subscribe(self._announce, hosts.HostsChanged)
+
+    def report(self, host: str, report: Any) -> Any:
+        typed = msgspec.convert(report, HostReport, str_keys=True)
+        return self.db.write(hosts.sync, host, typed)
+
+    def workers(self) -> Iterator[tuple[str, float, Callable[[], object]]]:
+        yield "load_balancers", SWEEP_INTERVAL, self.sweep
+
+    def sweep(self) -> None:
+        """Take the load balancers of lost hosts to others."""
+        for balancer_id in self.db.write(hosts.sweep):
+            LOG.warning("Load balancer %s has moved to another host: its host sends no reports", balancer_id)
+
+    def _announce(self, uow: UnitOfWork) -> None:
+        """Wake the hosts that the transaction concerns, once it is committed."""
+        changed = {event.host for event in uow.published(hosts.HostsChanged)}
+        uow.after_commit(lambda: self._wake(changed))
+
+    def _wake(self, changed: set[str]) -> None:
+        for host in sorted(changed):
+            try:
+                self.compute.wing_wake_up(get_admin_context(), host, WING)
+            except exceptions.NovaLiteException as error:
+                LOG.info("Host %s looks at its load balancers later: %s", host, error.message)

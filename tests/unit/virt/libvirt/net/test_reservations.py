@@ -1,0 +1,132 @@
+"""Files that dnsmasq reads: reservations of guests, and settings that users change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.objects import FixedIp, Subnet6, ipv6
+from nova_lite.virt.libvirt.net import dhcp, reservations
+from tests.support.guests import make_network, make_vif
+
+#: Options of names in a domain.
+DOMAIN = "option:domain-name,cloud.test\noption6:domain-search,cloud.test\n"
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Directory of the reservations of `make_network`."""
+    monkeypatch.setattr(dhcp, "DIRECTORY", str(tmp_path))
+    path = Path(reservations.directory_for(make_network()))
+    path.mkdir()
+    return path
+
+
+def test_reservation_is_one_line() -> None:
+    vif = make_vif(mac_address="FA:16:3E:00:76:01")
+    assert reservations.reservation(vif, "web-one") == "fa:16:3e:00:76:01,10.76.0.10,web-one,24h\n"
+
+
+@pytest.mark.parametrize("hostname", ["", "-x", "a,b", "a\nb", "x" * 64, "a b"])
+def test_ambiguous_host_name_is_left_out(hostname: str) -> None:
+    assert reservations.reservation(make_vif(), hostname) == "fa:16:3e:00:76:01,10.76.0.10,24h\n"
+
+
+def test_host_name_is_shortened_to_its_first_label() -> None:
+    assert reservations.reservation(make_vif(), "web.example.org") == "fa:16:3e:00:76:01,10.76.0.10,web,24h\n"
+
+
+@pytest.mark.parametrize(("enable_dhcp", "address"), [(True, "10.76.0.10,"), (False, "")])
+def test_reservation_names_assigned_ipv6_addresses(enable_dhcp: bool, address: str) -> None:
+    subnet = Subnet6(ra_mode=ipv6.STATEFUL, address_mode=ipv6.STATEFUL, enable_dhcp=True)
+    network = make_network(cidr6="fd00:76::/64", subnet6=subnet, enable_dhcp=enable_dhcp)
+    more = [FixedIp(address="fd00:76::5", subnet_id="s", cidr="fd00:76::/64")]
+    line = reservations.reservation(make_vif(network=network, more=more), "web")
+    assert line == f"fa:16:3e:00:76:01,{address}[fd00:76::5],web,24h\n"
+
+
+def test_reservation_of_an_ipv6_address_is_rejected() -> None:
+    with pytest.raises(exceptions.VirtDriverError, match="has an invalid address"):
+        reservations.reservation(make_vif(address="fd00::1"), "web")
+
+
+@pytest.mark.parametrize("mac_address", ["fa:16:3e:00:76", "ignore", "fa:16:3e:00:76:01,id:*"])
+def test_malformed_mac_address_is_rejected(mac_address: str) -> None:
+    with pytest.raises(exceptions.VirtDriverError):
+        reservations.reservation(make_vif(mac_address=mac_address), "web")
+
+
+def test_reservation_is_idempotent(directory: Path) -> None:
+    vif = make_vif()
+    reservations.reserve(vif, "web", "host")
+    reservations.reserve(vif, "web", "host")
+    (path,) = directory.iterdir()
+    assert path.read_text() == reservations.reservation(vif, "web")
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_outdated_reservation_of_the_address_is_removed(directory: Path) -> None:
+    old, neighbour = make_vif(1), make_vif(2)
+    reservations.reserve(old, "old", "host")
+    reservations.reserve(neighbour, "neighbour", "host")
+    new = make_vif(3, address=old.address)
+    reservations.reserve(new, "new", "host")
+    assert {path.name for path in directory.iterdir()} == {neighbour.id, new.id}
+
+
+@pytest.mark.parametrize("bad", ["../x", "a/b", "", ".x"])
+def test_ids_cannot_leave_the_directory(bad: str) -> None:
+    with pytest.raises(exceptions.VirtDriverError):
+        reservations.path_of(make_vif(id=bad))
+    with pytest.raises(exceptions.VirtDriverError):
+        reservations.directory_for(make_network(id=bad))
+
+
+def test_settings_are_options_of_dnsmasq() -> None:
+    assert reservations.settings(make_network(dns=["9.9.9.9", "9.9.9.10"]), "cloud.test") == {
+        "options": f"option:router,10.76.0.1\n{DOMAIN}option:mtu,1500\n",
+        "servers": "server=/cloud.test/\nserver=9.9.9.9\nserver=9.9.9.10\n",
+    }
+    route = {"destination": "10.5.0.0/16", "nexthop": "10.76.0.9"}
+    words = "10.5.0.0/16,10.76.0.9"
+    bad = {"destination": "10.5.0.0/16,x", "nexthop": "10.76.0.9"}
+    without = make_network(gateway=None, host_routes=[route, bad])
+    assert reservations.settings(without, "cloud.test")["options"] == (
+        f"option:router\noption:classless-static-route,{words}\n249,{words}\n{DOMAIN}option:mtu,1500\n"
+    )
+    words += ",0.0.0.0/0,10.76.0.1"
+    assert reservations.settings(make_network(host_routes=[route]), "cloud.test")["options"] == (
+        f"option:router,10.76.0.1\noption:classless-static-route,{words}\n249,{words}\n{DOMAIN}option:mtu,1500\n"
+    ), "a guest that gets routes ignores the gateway's own option"
+
+
+def test_name_servers_are_those_of_the_subnets_or_the_machines() -> None:
+    """A realm reaches no address of the machine but that of its resolver, so a user cannot name one."""
+    assert reservations.name_servers(make_network()) == ["169.254.192.1#9053"]
+    both = make_network(dns=["9.9.9.9", "x;y"], subnet6=Subnet6(dns=["2620:fe::fe", "fe80::1%lo"]))
+    assert reservations.name_servers(both) == ["9.9.9.9", "2620:fe::fe"]
+
+
+def test_settings_that_are_the_same_are_not_written_again(directory: Path) -> None:
+    assert reservations.write_settings(make_network(), "host", "cloud.test")
+    assert not reservations.write_settings(make_network(), "host", "cloud.test")
+    path = directory.parent / f"nova-lite-{make_network().id}.servers"
+    text = "server=/cloud.test/\nserver=169.254.192.1#9053\n"
+    assert (path.read_text(), path.stat().st_mode & 0o777) == (text, 0o644)
+    assert reservations.write_settings(make_network(dns=["9.9.9.9"]), "host", "cloud.test")
+    assert path.read_text() == "server=/cloud.test/\nserver=9.9.9.9\n"
+
+
+def test_reservations_without_dhcp_are_where_dnsmasq_does_not_read_them(directory: Path) -> None:
+    served, unserved = make_network(), make_network(enable_dhcp=False)
+    vif = make_vif(network=unserved)
+    reservations.reserve(vif, "web", "host")
+    off = Path(reservations.directory_for(served, is_served=False))
+    assert [path.name for path in off.iterdir()] == [vif.id] and not list(directory.iterdir())
+    assert reservations.place(served)
+    assert [path.name for path in directory.iterdir()] == [vif.id] and not list(off.iterdir())
+    assert not reservations.place(served)
+    assert reservations.place(unserved)
+    assert [path.name for path in off.iterdir()] == [vif.id] and not list(directory.iterdir())

@@ -3,7 +3,7 @@
 A private cloud (needs RabbitMQ on loopback) with simulated compute hosts (`tests.functional.fleet`), which send
 heartbeats and comparisons of domains at the default intervals::
 
-    benchmarks/atrest.py --hosts 0,100 --seconds 30 --database mysql+pymysql://…
+    benchmarks/atrest.py --hosts 0,100 --seconds 30 --database mysql://…
 
 It prints a line of JSON for each number of hosts. `heartbeats` and `messages` count what the conductor receives a
 second.

@@ -9,7 +9,7 @@ within one run (needs RabbitMQ on loopback)::
 
     benchmarks/boots.py --mode threading,eventlet --count 200 --json result.json
     benchmarks/boots.py --queues classic,durable,quorum
-    benchmarks/boots.py --database sqlite,mysql+pymysql://…,postgresql+psycopg://…    # empty ones
+    benchmarks/boots.py --database sqlite,mysql://…,postgresql+psycopg://…    # empty ones
     benchmarks/boots.py --conductors 1,2,4 --database mariadb,postgresql --private
 
 Rows: ``mode``, ``queues``, ``database``, ``conductors``, ``count``, ``parallel``, ``boots_per_second`` (first

@@ -100,7 +100,7 @@ def measured(api: Signing, conductor: Signing, size: int, runs: int) -> dict[str
         "verify_us": each(runs, lambda number: conductor.sender_of("conductor", "controller", incoming[number])),
         "answer_us": each(runs, answered),
         "bare_sign_us": each(runs, lambda number: key.sign(data)),
-        "bare_verify_us": each(runs, lambda number: keys.verifies(entry[1], signature, data)),
+        "bare_verify_us": each(runs, lambda number: entry[1].verifies(signature, data)),
     }
 
 

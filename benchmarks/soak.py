@@ -242,7 +242,7 @@ def soak(options: argparse.Namespace, path: Path) -> dict[str, Any]:
                 path,
                 options.hosts,
                 options.rows,
-                database=database.url.replace("pymysql", options.driver),
+                database=database.url.replace("mysql", f"mysql+{options.driver}", 1),
                 processes=options.processes,
                 beat=options.beat,
                 compare=options.compare_seconds,
@@ -405,8 +405,8 @@ def main() -> int:
     parser.add_argument(
         "--driver",
         choices=("pymysql", "mysqldb"),
-        default="pymysql",
-        help="of MariaDB; mysqldb: pip install mysqlclient",
+        default="mysqldb",
+        help="of MariaDB",
     )
     parser.add_argument("--buffer-pool", type=int, default=128, help="of MariaDB, in MiB; its own default is 128")
     parser.add_argument("--beat", type=float, default=10, help="seconds between two heartbeats of a host")

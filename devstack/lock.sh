@@ -23,13 +23,13 @@ cd "$TOP" || die "no checkout at $TOP"
 for name in "${names[@]}"; do
     [[ -f devstack/requirements/$name.in ]] || die "$name: there is no devstack/requirements/$name.in."
     options=()
-    [[ $name != stack ]] || options=(setup.cfg --extra all --extra libvirt --extra ldap --extra oidc)
+    [[ $name != stack ]] || options=(setup.cfg --extra all --extra libvirt --extra mariadb --extra ldap --extra oidc)
     # Debian packages (devstack/packages.sh) have the versions of the stack, with which the tests run.
     [[ $name != compute ]] || options=(setup.cfg --extra compute --extra libvirt --constraints devstack/requirements/stack.txt)
     [[ $name != controller ]] ||
-        options=(setup.cfg --extra api --extra conductor --extra scheduler --extra console --extra ldap --extra oidc
+        options=(setup.cfg --extra api --extra conductor --extra scheduler --extra console --extra mariadb --extra ldap --extra oidc
             --constraints devstack/requirements/stack.txt)
-    [[ $name != tests ]] || options=(setup.cfg --extra test --extra libvirt --extra ldap --extra oidc)
+    [[ $name != tests ]] || options=(setup.cfg --extra test --extra libvirt --extra mariadb --extra ldap --extra oidc)
     [[ ${UPGRADE:-} != 1 ]] || options+=(--upgrade)
     step "Choosing versions: $name" "$tools/venv/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
         --no-annotate --custom-compile-command devstack/lock.sh \

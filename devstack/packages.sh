@@ -11,7 +11,7 @@ source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 source "$TOP/devstack/lib/packages.sh"
 source "$TOP/devstack/lib/python.sh"
 
-BUILD_PACKAGES=(build-essential ca-certificates debhelper dpkg-dev fakeroot libvirt-dev lintian pkg-config python3-dev python3-venv)
+BUILD_PACKAGES=(build-essential ca-certificates debhelper dpkg-dev fakeroot libmariadb-dev libvirt-dev lintian pkg-config python3-dev python3-venv)
 
 usage() {
     sed -n '2,/^source/{/^#/s/^# \{0,1\}//p}' "$TOP/devstack/packages.sh" >&2

@@ -64,7 +64,7 @@ if [[ " ${stages[*]} " =~ \ (functional|security|faults|integration)\  ]]; then
     step "Starting broker, databases and libvirt" start_services_for_tests
     databases=made
     step "Making test databases" make_test_databases "$password"
-    export NOVA_LITE_TEST_MARIADB="mysql+pymysql://$TEST_DATABASE:$password@127.0.0.1/$TEST_DATABASE?charset=utf8mb4"
+    export NOVA_LITE_TEST_MARIADB="mysql://$TEST_DATABASE:$password@127.0.0.1/$TEST_DATABASE?charset=utf8mb4"
     export NOVA_LITE_TEST_POSTGRESQL="postgresql+psycopg://$TEST_DATABASE:$password@127.0.0.1/$TEST_DATABASE"
 fi
 

@@ -1,7 +1,7 @@
 # Debian and Ubuntu packages. Sourced, never run.
 
-# For the virtual environment (libvirt's Python binding is compiled) and the scripts themselves.
-BASE_PACKAGES=(ca-certificates curl gcc git iproute2 libc6-dev libvirt-dev logrotate pkg-config procps python3 python3-dev
+# For the virtual environment (the Python bindings of libvirt and MariaDB are compiled) and the scripts themselves.
+BASE_PACKAGES=(ca-certificates curl gcc git iproute2 libc6-dev libmariadb-dev libvirt-dev logrotate pkg-config procps python3 python3-dev
     python3-venv rabbitmq-server util-linux)
 LIBVIRT_PACKAGES=(dnsmasq-base dnsmasq-utils e2fsprogs iptables libvirt-clients libvirt-daemon-system nftables ovmf
     qemu-system-x86 qemu-utils swtpm swtpm-tools)

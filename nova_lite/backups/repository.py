@@ -180,7 +180,7 @@ class Repository:
         """Check whether there is a repository that the password opens.
 
         Raises an error if its location is not reached. A missing repository that has recorded streams is not reached.
-        One that may be missing in an S3 server is made: restic 0.17 and newer look for a missing bucket for 15 minutes.
+        A repository that may be missing in an S3 server is made: restic 0.17 and newer wait 15 minutes for a bucket.
         """
         if self.may_be_missing and self._environment["RESTIC_REPOSITORY"].startswith("s3:"):
             try:

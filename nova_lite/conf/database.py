@@ -12,8 +12,10 @@ OPTS = [
         secret=True,
         default="sqlite:////var/lib/nova-lite/nova-lite.sqlite",
         help=(
-            "SQLAlchemy URL: sqlite:////path (one conductor process), mysql+pymysql://user:password@host/name "
-            "or postgresql+psycopg://user:password@host/name."
+            "SQLAlchemy URL: sqlite:////path (one conductor process), mysql://user:password@host/name "
+            "or postgresql+psycopg://user:password@host/name. The driver of mysql:// is mysqlclient, or PyMySQL where "
+            "that is not installed. The driver of mysql+pymysql:// is PyMySQL. If the URL has ssl_ca or its like, "
+            "mysqlclient verifies the server's name, too."
         ),
     ),
     cfg.IntOpt(

@@ -29,7 +29,6 @@ from typing import Any, NoReturn
 
 import msgspec
 import oslo_messaging as messaging
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from oslo_config import cfg
 from oslo_messaging._drivers import common
 
@@ -370,7 +369,7 @@ class Signing:
     def _verified(self, header: Mapping[str, Any], data: bytes) -> TrustedKey:
         """Return the key that has signed ``data``. Raises `_Refused`."""
         assert self._ring is not None
-        known: tuple[TrustedKey, Ed25519PublicKey] | None = self._ring.find(str(header["key"]))
+        known: tuple[TrustedKey, keys.PublicKey] | None = self._ring.find(str(header["key"]))
         if known is None:
             raise _Refused(f"its key {str(header['key'])[:16]!r} is not trusted")
         entry, public = known
@@ -380,7 +379,7 @@ class Signing:
             signature = base64.b64decode(header["signature"], validate=True)
         except binascii.Error as error:
             raise ValueError from error
-        if not keys.verifies(public, signature, data):
+        if not public.verifies(signature, data):
             raise _Refused("its signature is wrong", entry.peer)
         return entry
 

@@ -139,7 +139,7 @@ class PrivateDatabase(Server):
 
     @property
     def url(self) -> str:
-        return f"mysql+pymysql://root@127.0.0.1:{self.port}/nova_lite?charset=utf8mb4"
+        return f"mysql://root@127.0.0.1:{self.port}/nova_lite?charset=utf8mb4"
 
     def command(self) -> list[str]:
         return [

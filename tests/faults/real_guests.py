@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -35,6 +34,7 @@ from tests.faults.points import Fault
 from tests.faults.report import Table
 from tests.faults.scenarios import Scenario
 from tests.functional import cloud
+from tests.support.host_networks import remove_network
 from tests.support.waiting import wait_for
 
 #: An emulated guest needs at least 80 MB.
@@ -99,7 +99,7 @@ class RealCloud(cloud.Cloud):
         found += instances.glob("_interfaces/*")
         for network in self.networks():
             found += Path(dhcp.DIRECTORY, f"{network.name()}.d").glob("*")
-        found += Path("/sys/class/net", self.network["bridge"]).glob("brif/*")
+        found += Path("/sys/class/net", self.network["bridge"]).glob("brif/tap*")
         return [str(path) for path in found]
 
     def networks(self) -> list[Any]:
@@ -114,10 +114,7 @@ class RealCloud(cloud.Cloud):
                 domain.destroy()
             domain.undefine()
         for network in self.networks():
-            network.destroy()
-            network.undefine()
-            shutil.rmtree(Path(dhcp.DIRECTORY, f"{network.name()}.d"), ignore_errors=True)
-        Path(dhcp.DIRECTORY, f"{self.network['bridge']}.status").unlink(missing_ok=True)
+            remove_network(self.libvirt, network.name())
         self.libvirt.close()
 
 

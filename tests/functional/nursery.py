@@ -28,7 +28,7 @@ IMPORTED = (
     "nova_lite.virt.fake",
     "oslo_messaging._drivers.impl_rabbit",
     "sqlalchemy.dialects.sqlite",
-    "pymysql",
+    "MySQLdb",
 )
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

@@ -24,6 +24,7 @@ from nova_lite.virt.libvirt.net import (
     anti_spoofing,
     firewall,
     floating_ips,
+    links,
     migration_peers,
     names,
     nft,
@@ -171,8 +172,14 @@ def test_filters_of_any_text_are_loaded(namespace: str, values: tuple[dict[str, 
     floating = [(address, vifs[port]) for port, address in filters.floating.items() if port in vifs]
     leads = dict(nft.usable("floating address", floating, floating_ips.lead, lambda item: item[0]))
     table = names.ports_table("host")
-    text = security_groups.ruleset(table, ports, filters) + floating_ips.ruleset(table, leads)
-    load(namespace, text, *([f"inet {table}"] if any(ports.values()) or leads else []))
+    ways = [
+        floating_ips.Lead(address, links.address(number), floating_ips._fixed(vif))
+        for number, (address, vif) in enumerate(leads.items(), 2)
+    ]
+    text = security_groups.ruleset(table, ports, filters) + floating_ips.ruleset(table, ways)
+    text += floating_ips.realm_ruleset("realm", ways)
+    loaded = [f"inet {table}"] if any(ports.values()) or ways else []
+    load(namespace, text, *loaded, *(["inet realm"] if ways else []))
 
 
 @SETTINGS
@@ -221,8 +228,8 @@ def test_networks_of_any_text_are_loaded(
     namespace: str, networks: list[Network], metadata: bool, host_ports: list[int]
 ) -> None:
     def rules(network: Network) -> tuple[str, str]:
-        address = ("169.254.87.75", 8775) if metadata else None
-        return names.network_table(network.id), firewall.ruleset(network, address, host_ports)
+        routing = firewall.default_routing(network)
+        return names.network_table(network.id), firewall.ruleset(network, routing, host_ports, metadata)
 
     made = dict(nft.usable("network", networks, rules, lambda network: network.id))
     load(namespace, "".join(made.values()), *(f"inet {table}" for table in made))

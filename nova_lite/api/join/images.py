@@ -73,7 +73,7 @@ class HostImages:
         text = host_requests.signed_text(req.method, req.path_info, req.content_length or 0, signature.sent)
         if trusted.role != keys.COMPUTE or not trusted.is_valid(now, host_requests.SKEW):
             raise exceptions.Unauthorized("The key of this request is not that of a compute host, or has ended.")
-        if not keys.verifies(key, signature.value, text):
+        if not key.verifies(signature.value, text):
             raise exceptions.Unauthorized("The signature of this request is wrong.")
         if abs(now - signature.sent) > host_requests.SKEW:
             raise exceptions.Unauthorized(f"The clock of {trusted.host} differs from the controller's: run NTP.")

@@ -376,11 +376,11 @@ def _database_url(wanted: Settings) -> str:
         return f"sqlite:///{STATE}/conductor/nova-lite.sqlite"
     if wanted.database == MARIADB and wanted.virtual_address:
         return (
-            f"mysql+pymysql://{_DATABASE}:{secrets.token_hex(24)}@127.0.0.1:{controllers.DATABASE_PORT}/{_DATABASE}"
+            f"mysql://{_DATABASE}:{secrets.token_hex(24)}@127.0.0.1:{controllers.DATABASE_PORT}/{_DATABASE}"
             f"?ssl_ca={authority_file()}"
         )
     if wanted.database == MARIADB:
-        return f"mysql+pymysql://{_DATABASE}:{secrets.token_hex(24)}@127.0.0.1/{_DATABASE}"
+        return f"mysql://{_DATABASE}:{secrets.token_hex(24)}@127.0.0.1/{_DATABASE}"
     return wanted.database
 
 

@@ -162,7 +162,7 @@ def _check_url(text: str) -> None:
         kind = urls.parse(text).kind
     except ValueError as error:
         raise exceptions.ConfigurationError(
-            reason=f"database: {SQLITE}, {MARIADB}, or a URL like mysql+pymysql://user:password@host/name."
+            reason=f"database: {SQLITE}, {MARIADB}, or a URL like mysql://user:password@host/name."
         ) from error
     if kind not in ("mysql", "mariadb", "postgresql") or re.search(r"[\r\n]", text):
         raise exceptions.ConfigurationError(reason="database: a URL has to be of MariaDB or PostgreSQL.")

@@ -14,12 +14,9 @@ import uuid
 from nova_lite.base import exceptions, ip
 from nova_lite.objects import VIF
 from nova_lite.virt import images
-from nova_lite.virt.libvirt.net import nft
+from nova_lite.virt.libvirt.net import namespaces, nft
 from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
 
-DIRECTORY = "/run/netns"
-#: Exists while systemd is the init of this machine.
-SYSTEMD = "/run/systemd/system"
 #: Prefix of the namespaces' names, before the id of the load balancer.
 PREFIX = "nova-lite-lb-"
 
@@ -27,10 +24,10 @@ _NET = "/sys/class/net"
 _INTERFACE = "eth0"
 #: A process may bind an address that comes later, and low ports without a right. Nothing but IPv4 is spoken.
 _SETTINGS = (
-    "net.ipv4.ip_nonlocal_bind=1",
-    "net.ipv4.ip_unprivileged_port_start=0",
-    "net.ipv6.conf.all.disable_ipv6=1",
-    "net.ipv6.conf.default.disable_ipv6=1",
+    "ipv4/ip_nonlocal_bind=1",
+    "ipv4/ip_unprivileged_port_start=0",
+    "ipv6/conf/all/disable_ipv6=1",
+    "ipv6/conf/default/disable_ipv6=1",
 )
 
 
@@ -40,35 +37,22 @@ def name_of(balancer_id: str) -> str:
 
 def inside(balancer_id: str) -> list[str]:
     """Return the beginning of commands that run in the namespace."""
-    return ["nsenter", f"--net={DIRECTORY}/{name_of(balancer_id)}", "--"]
+    return [*namespaces.inside(name_of(balancer_id))]
 
 
 def make(balancer_id: str) -> None:
     """Make the namespace, unless it exists. Raises `VirtDriverError`."""
     name = name_of(balancer_id)
-    if not _exists(name):
-        images.run(*_by_manager(), "ip", "netns", "add", name)
-    images.run(*inside(balancer_id), "sysctl", "-qw", *_SETTINGS)
+    if not namespaces.exists(name):
+        namespaces.add(name)
+    namespaces.set_up(_SETTINGS, name)
     images.run("ip", "-n", name, "link", "set", "lo", "up")
 
 
 def remove(balancer_id: str) -> None:
     """Remove the namespace with its interface. Raises `VirtDriverError`."""
-    if _exists(name_of(balancer_id)):
-        images.run(*_by_manager(), "ip", "netns", "delete", name_of(balancer_id))
-
-
-def _exists(name: str) -> bool:
-    """Check whether a namespace exists. A file of that name alone is none."""
-    try:
-        return os.stat(f"{DIRECTORY}/{name}").st_dev != os.stat(DIRECTORY).st_dev
-    except FileNotFoundError:
-        return False
-
-
-def _by_manager() -> list[str]:
-    """Return the beginning of commands whose mounts others have to see: the daemon's unit has its own mounts."""
-    return ["systemd-run", "--quiet", "--wait", "--collect", "--"] if os.path.isdir(SYSTEMD) else []
+    if namespaces.exists(name_of(balancer_id)):
+        namespaces.remove(name_of(balancer_id))
 
 
 def _tap(vif: VIF) -> str:
@@ -93,7 +77,7 @@ def connect(balancer_id: str, vif: VIF, seconds: int) -> None:
         pair = ("type", "veth", "peer", "name", _INTERFACE, "address", nft.mac(vif.mac_address), "netns", name)
         images.run("ip", "link", "add", tap, "mtu", str(int(vif.network.mtu)), *pair)
         images.run("ip", "-n", name, "link", "set", _INTERFACE, "mtu", str(int(vif.network.mtu)))
-        images.run(*inside(balancer_id), "sysctl", "-qw", f"net.ipv4.conf.{_INTERFACE}.arp_notify=1")
+        namespaces.set_up([f"ipv4/conf/{_INTERFACE}/arp_notify=1"], name)
     if os.path.basename(os.path.realpath(f"{_NET}/{tap}/master")) != bridge:
         images.run("ip", "link", "set", tap, "master", bridge, "up")
     prefix = ip.parse_network4(vif.network.cidr, strict=False).prefixlen

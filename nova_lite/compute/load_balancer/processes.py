@@ -19,6 +19,7 @@ from nova_lite.base import exceptions, files
 from nova_lite.compute.load_balancer import namespaces
 from nova_lite.load_balancer.haproxy import Place
 from nova_lite.virt import images
+from nova_lite.virt.libvirt.net import namespaces as net_namespaces
 
 PROGRAM = "haproxy"
 CONFIGURATION, PID, STATES, EMPTY = "haproxy.cfg", "pid", "states", "empty"
@@ -86,13 +87,13 @@ class Process:
 
     def _outside(self) -> list[str]:
         """Return the beginning of the command that starts the process: with systemd, a service of its own."""
-        if not os.path.isdir(namespaces.SYSTEMD):
+        if not net_namespaces.has_manager():
             limits = [f"--as={_MEMORY}", "--core=0"]
             return [*namespaces.inside(self._id), "prlimit", *limits]
         properties = (
             "Type=forking",
             f"PIDFile={self._path(PID)}",
-            f"NetworkNamespacePath={namespaces.DIRECTORY}/{namespaces.name_of(self._id)}",
+            f"NetworkNamespacePath={net_namespaces.DIRECTORY}/{namespaces.name_of(self._id)}",
             f"MemoryMax={_MEMORY}",
             "LimitCORE=0",
             f"LimitNOFILE={2 * self.place.connections + _MORE_FILES}",

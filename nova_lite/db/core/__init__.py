@@ -12,12 +12,15 @@
 - `releases`: quota, ports and places that are released together
 - `quota_counts`: usage, counted from the rows
 - `paging`: pages of lists
+- `plans`: prepared queries
 - `rows`: conversion between rows and objects
 - `statements`: statements that differ between databases
 - `if_match`: changes on the condition of a revision
 - `replay_cache`: ids of messages that were accepted
 - `errors`: classes of database errors
 - `time_limit`: time limit of reads
+- `autocommit`: transactions of MariaDB and PostgreSQL
+- `drivers`: drivers of MariaDB
 - `tls_files`: files for TLS
 - `urls`: parts of a database's URL
 - `database_nodes`: nodes of the database of several controllers

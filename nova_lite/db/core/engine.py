@@ -28,7 +28,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from nova_lite.base import exceptions, faults, metrics, tracing
 from nova_lite.base.batching import send_isolated
 from nova_lite.base.timing import TIMING, DatabaseTiming
-from nova_lite.db.core import time_limit, tls_files
+from nova_lite.db.core import autocommit, drivers, plans, time_limit, tls_files
 from nova_lite.db.core.action_changes import ActionChange, Change
 from nova_lite.db.core.errors import is_away
 
@@ -156,12 +156,16 @@ class UnitOfWork:
 
     def rows(self, query: Any, values: dict[str, Any] | None = None) -> Any:
         """Run a query for columns on the connection, after flushing pending changes. This skips the session's identity
-        map, which takes as long as the query.
+        map, which takes as long as the query. ``values``: parameters of a prepared query, which gets a plan.
         """
         if self._connection is not None and self._session is None:
-            return self._connection.execute(query, values, execution_options=_BY_NAME)
-        self.session.flush()
-        return self.session.connection().execute(query, values, execution_options=_BY_NAME)
+            connection = self._connection
+        else:
+            self.session.flush()
+            connection = self.session.connection()
+        if values is not None:
+            return plans.plan(query, connection.dialect).run(connection, values)
+        return connection.execute(query, execution_options=_BY_NAME)
 
     def publish(self, *events: object) -> None:
         """Publish events to the subscribers of their kinds."""
@@ -349,7 +353,9 @@ class Database:
             return self.write(func, *args, **kwargs)
 
     def read(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run ``func(uow, *args, **kwargs)`` on one consistent snapshot, without a write lock."""
+        """Run ``func(uow, *args, **kwargs)`` without a write lock. On SQLite, all its statements have one snapshot. On
+        others, each has its own.
+        """
 
         def attempt() -> T:
             with self.engine.connect() as connection:
@@ -376,7 +382,7 @@ class Database:
         """Raise `DatabaseUnavailable` when the database cannot be reached."""
 
         def attempt() -> None:
-            with self.engine.connect() as connection:
+            with self.engine.connect().execution_options(**{time_limit.READ_ONLY: True}) as connection:
                 connection.execute(sa.select(sa.literal(1)))
 
         try:
@@ -414,11 +420,11 @@ def create_engine(
         "json_deserializer": _from_json,
     }
     try:
-        url = sa.make_url(conf.database.connection)
+        url = drivers.choose(sa.make_url(conf.database.connection))
     except exc.ArgumentError as error:
         raise exceptions.ConfigurationError(
-            reason="[database] connection is not a database URL (sqlite:////path, mysql+pymysql://user:password@host/"
-            "name or postgresql+psycopg://user:password@host/name)."
+            reason="[database] connection is not a database URL (sqlite:////path, mysql://user:password@host/name "
+            "or postgresql+psycopg://user:password@host/name)."
         ) from error
     tls_files.check(url)
     kind = url.get_backend_name()
@@ -428,12 +434,13 @@ def create_engine(
         options["connect_args"] = {"timeout": timing.lock_wait, "check_same_thread": False}
     else:
         options["pool_recycle"] = 1800
-        options["isolation_level"] = "READ COMMITTED"
+        options["isolation_level"] = "AUTOCOMMIT"
         if kind in ("mysql", "mariadb"):
             options["connect_args"] = {
                 "connect_timeout": 5,
                 # MariaDB cuts concatenated strings at this limit, so it is set to the maximum.
                 "init_command": f"SET innodb_lock_wait_timeout={timing.lock_wait}, group_concat_max_len=1073741824",
+                **drivers.arguments(url),
             }
         elif kind == "postgresql":
             options["connect_args"] = {
@@ -451,6 +458,7 @@ def create_engine(
     if kind == "sqlite":
         _set_up_sqlite(engine)
         return engine
+    autocommit.install(engine)
     _ask_the_idle(engine, timing.idle_before_ping)
     if kind == "postgresql":
         _tell_no_rows(engine)
@@ -477,7 +485,7 @@ def _reset_quietly(engine: sa.Engine) -> None:
         if state.transaction_was_reset:
             return
         try:
-            connection.rollback()
+            autocommit.roll_back(connection, record.record_info)
         except engine.dialect.loaded_dbapi.Error as error:
             LOG.warning("A connection to the database broke: %s", " ".join(str(error).split()))
             record.invalidate(error)

@@ -675,8 +675,13 @@ def _ports(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, list[_Port]]:
 
 
 def _add_bound(uow: UnitOfWork, servers: dict[str, dict[str, _Server]], ports: dict[str, list[_Port]]) -> set[str]:
-    """Add the ports that services have on these hosts, each like a server with the port's id. Return their ids."""
-    found = set()
+    """Add the ports that services have on these hosts, each like a server with the port's id. Return their ids.
+
+    Only wings have such ports.
+    """
+    found: set[str] = set()
+    if not uow.conf.wings:
+        return found
     for host, project_id, *columns in uow.rows(_BOUND, {"hosts": sorted(servers)}).all():
         port = _Port(*columns)
         servers[host][port.id] = _Server(port.id, project_id, [], True)
@@ -795,8 +800,10 @@ def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) 
     query = query.where(Instance.host.is_not(None))
     down = sa.select(Service.host).where(Service.binary == services.COMPUTE, Service.up.is_(False))
     query = query.where(Instance.host.not_in(down))
-    bound = sa.select(Port.bound_host).where(Port.project_id.in_(whole), Port.bound_host.is_not(None))
-    found = {*uow.session.scalars(query.distinct()), *uow.session.scalars(bound.distinct())}
+    found = set(uow.session.scalars(query.distinct()))
+    if uow.conf.wings:
+        bound = sa.select(Port.bound_host).where(Port.project_id.in_(whole), Port.bound_host.is_not(None))
+        found |= set(uow.session.scalars(bound.distinct()))
     return sorted(host for host in found if host is not None)
 
 

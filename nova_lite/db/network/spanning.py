@@ -56,7 +56,9 @@ def peers(
     ``routed``: routers by host. Each host of a router has all of its networks that span hosts.
     """
     mine = {
-        (network_id, host) for query in (_MINE, _BOUND_MINE) for network_id, host in uow.rows(query, {"hosts": hosts})
+        (network_id, host)
+        for query in (_MINE, *([_BOUND_MINE] if uow.conf.wings else []))
+        for network_id, host in uow.rows(query, {"hosts": hosts})
     }
     together = _connected(routed)
     mine |= {(network.id, host) for host, routers in routed.items() for network in _spanning(routers)}
@@ -82,7 +84,11 @@ def _connected(routed: Mapping[str, Collection[HostRouter]]) -> dict[str, set[st
 def _reached(uow: UnitOfWork, networks: Collection[str]) -> dict[str, list[tuple[str, str]]]:
     """Return, by network, tunnel addresses with their hosts, in order. Hosts that reported none are left out."""
     values = {"networks": networks}
-    ends = {tuple(row) for query in (_ENDS, _BOUND_ENDS) for row in uow.rows(query, values)} if networks else set()
+    ends = (
+        {tuple(row) for query in (_ENDS, *([_BOUND_ENDS] if uow.conf.wings else [])) for row in uow.rows(query, values)}
+        if networks
+        else set()
+    )
     nodes = {node_id for _, node_id, _ in ends}
     reached = dict(uow.rows(_REACHED, {"nodes": nodes}).tuples().all()) if nodes else {}
     found: dict[str, list[tuple[str, str]]] = {network_id: [] for network_id, _, _ in ends}
@@ -109,5 +115,7 @@ def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) 
     query = _ends(ComputeNode.host).where(Port.network_id.in_(networks))
     down = sa.select(Service.host).where(Service.binary == services.COMPUTE, Service.up.is_(False))
     found = {*uow.session.scalars(query.where(ComputeNode.host.not_in(down)))}
+    if not uow.conf.wings:
+        return sorted(found)
     bound = _bound_ends(ComputeNode.host).where(Port.network_id.in_(networks), ComputeNode.host.not_in(down))
     return sorted(found.union(uow.session.scalars(bound)))

@@ -172,7 +172,7 @@ class StackedCloud:
         if not any(line.split()[0] == bridge for line in lines):
             return []  # no guest has been there yet
         lines = self.on(host, "ip", "-br", "link", "show", "master", bridge).splitlines()
-        return sorted(line.split()[0] for line in lines)
+        return sorted(line.split()[0] for line in lines if line.startswith("tap"))
 
     def reservations(self, host: str) -> list[str]:
         pattern = f"*/nova-lite-{self.network['id']}.d/*"

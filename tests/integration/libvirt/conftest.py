@@ -6,7 +6,6 @@ import base64
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -25,12 +24,12 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.driver import ComputeDriver
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.net import dhcp, migration_peers, names, nft, realms, reservations
-from nova_lite.virt.libvirt.net.links import Links
 from tests.integration import guest_image
 from tests.integration.ceph import Ceph, secret_xml
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.metadata import Service
 from tests.support.guests import make_flavor, make_image, make_instance, make_network, make_spec, make_vif
+from tests.support.host_networks import remove_network
 from tests.support.waiting import wait_for
 
 GUEST_LINE = re.compile(r"^nova-lite-guest: instance=(\S+) hostname=(\S+) ip=(\S+)\r?$", re.MULTILINE)
@@ -113,26 +112,6 @@ def network(connection: Any) -> Iterator[Network]:
         bridge=f"nlt{token.hex[:8]}",
     )
     remove_network(connection, f"nova-lite-{token}")
-
-
-def remove_network(connection: Any, name: str) -> None:
-    """Remove a network with its bridge, its DHCP server, its files, and its realm if no other network is there."""
-    for found in connection.listAllNetworks():
-        if found.name() == name:
-            if found.isActive():
-                found.destroy()
-            found.undefine()
-    network_id, here = name.removeprefix("nova-lite-"), realms.Realms(Links(dhcp.DIRECTORY))
-    with here.numbers.lock():
-        realm_id = realms.realm_of(network_id)
-        for device in (realms.bridge_of(network_id), names.gateway_name(network_id)):
-            subprocess.run(["ip", "link", "delete", device], capture_output=True, check=False)
-        dhcp.stop(name)
-        if realm_id is not None and realm_id not in realms.used():
-            here.remove(realm_id)
-    for is_served in (True, False):
-        shutil.rmtree(reservations.directory_of(name, is_served), ignore_errors=True)
-    reservations.remove_files(name)
 
 
 MakeDriver = Callable[..., LibvirtDriver]

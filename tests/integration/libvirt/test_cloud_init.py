@@ -62,6 +62,7 @@ def test_cloud_init_applies_name_key_and_user_data(
     driver = make_driver("one", **(service.options if source == "OpenStack" else {}))
     service.serve(driver)
     boot(driver, service.know(spec))
+    service.serve(driver)
 
     def ssh(command: str) -> str:
         options = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "BatchMode=yes", "ConnectTimeout=5"]

@@ -17,9 +17,10 @@ from nova_lite.base import exceptions
 from nova_lite.objects import Network
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.net import dhcp, names, namespaces, realms, reservations
-from tests.integration.libvirt.conftest import remove_left_over_networks, remove_network
+from tests.integration.libvirt.conftest import remove_left_over_networks
 from tests.integration.libvirt.namespaces import NamespaceGuest
 from tests.support.guests import make_instance, make_network, make_vif
+from tests.support.host_networks import remove_network
 
 #: Seconds of an age that no network of another test has.
 HOUR = 3600.0

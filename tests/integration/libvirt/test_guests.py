@@ -39,6 +39,7 @@ from tests.integration.libvirt.conftest import (
 from tests.integration.libvirt.guests import NewVif, console_line, user_data
 from tests.support import exports, vma_writer
 from tests.support.guests import make_image, make_network, make_vif
+from tests.support.host_networks import remove_network
 from tests.support.waiting import polls, wait_for
 
 
@@ -558,10 +559,7 @@ def test_concurrent_hosts_define_the_same_network(
     """Eight hosts start at once, and each finds its address reserved."""
     drivers = [make_driver(f"host{number}") for number in range(8)]
     specs = [guest_spec(images, [new_vif()]) for _ in drivers]
-    for found in connection.listAllNetworks():
-        if found.name() == f"nova-lite-{specs[0].vifs[0].network.id}":
-            found.destroy()
-            found.undefine()
+    remove_network(connection, f"nova-lite-{specs[0].vifs[0].network.id}")
     failures: list[Exception] = []
 
     def plug(number: int) -> None:

@@ -17,18 +17,17 @@ import pytest
 
 from nova_lite.objects import VIF, Network, PortFilters, SecurityGroupRule, Subnet6, ipv6
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from nova_lite.virt.libvirt.net import nft
 from tests.integration.libvirt.conftest import (
     PATIENCE,
     Images,
     boot,
     guest_lines,
     guest_spec,
-    remove_network,
     whole_lines,
 )
 from tests.integration.libvirt.guests import console_line, group, user_data
 from tests.support.guests import make_network, make_vif
+from tests.support.host_networks import remove_network
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
@@ -178,7 +177,7 @@ print(json.dumps([socket.inet_ntop(socket.AF_INET6, given[:16]), [r["gateway"][:
 def test_member_subnet_assigns_addresses_by_dhcpv6_after_a_change_of_modes(
     driver: LibvirtDriver, dual: Network, request: pytest.FixtureRequest
 ) -> None:
-    """The host's network runs with SLAAC before. It is started again, since no guest is there."""
+    """The network runs with SLAAC before."""
     networks = driver._network.networks
     networks.start(dual)
     pool, address = dual.cidr6.replace("::/64", "::{}"), dual.cidr6.replace("::/64", "::55")
@@ -191,7 +190,6 @@ def test_member_subnet_assigns_addresses_by_dhcpv6_after_a_change_of_modes(
     network = msgspec.structs.replace(dual, subnet6=settings)
     vif = msgspec.structs.replace(port(network, 3), more=ipv6.further_addresses(network, address))
     networks.plug(vif, "server")
-    nft.apply(networks.rules([network]))
     space, outside = f"nlt{network.id[:8]}", f"nlc{network.id[:8]}"
     request.addfinalizer(lambda: networks.unplug(vif))
     request.addfinalizer(lambda: subprocess.run(["ip", "netns", "delete", space], check=False) and None)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.virt.libvirt.net import links, names, namespaces, realms
 from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec
 from tests.integration.libvirt.guests import NewVif, console_line, user_data
 from tests.integration.libvirt.metadata import Service
@@ -54,6 +55,7 @@ def test_guest_reads_its_metadata_without_a_config_drive(
     )
     spec = guest_spec(images, [vif], hostname="from-metadata", key_name="mine", key_data=KEY, user_data=asks)
     boot(driver, service.know(spec))
+    service.serve(driver)
     uuid_ = spec.instance.uuid
     assert guest_lines(driver, uuid_) == [(uuid_, "from-metadata", vif.address)]
     assert console_line(driver, uuid_, "nova-lite-guest-source").strip() == "nova-lite-guest-source: metadata-service"
@@ -79,6 +81,7 @@ def test_guest_cannot_impersonate_another(
     spec = guest_spec(images, [vif], hostname="forger", user_data=asks)
     driver.networks.plug(victim.instance, victim.vifs)
     boot(driver, service.know(spec))
+    service.serve(driver)
     assert console_line(driver, spec.instance.uuid, "forged:").strip() == "forged: forger"
     console_line(driver, spec.instance.uuid, "script ended")
     assert console_line(driver, spec.instance.uuid, "spoofed:").strip() == "spoofed:"
@@ -89,7 +92,7 @@ def surroundings() -> Iterator[str]:
     """Provide a listening address in the machine's own link-local network: a namespace behind a link."""
     name = f"nlt{uuid.uuid4().hex[:8]}"
     number = uuid.uuid4().bytes[0]
-    here, there = f"169.254.200.{number & 252 | 1}", f"169.254.200.{number & 252 | 2}"
+    here, there = f"169.254.90.{number & 252 | 1}", f"169.254.90.{number & 252 | 2}"
     for command in (
         f"ip netns add {name}",
         f"ip link add {name} type veth peer name eth0 netns {name}",
@@ -127,11 +130,12 @@ def test_guest_reaches_nothing_else_of_its_host_and_its_surroundings(
     gateway = str(vif.network.gateway)
     with socket.create_server(("0.0.0.0", 0)) as listener:
         port = listener.getsockname()[1]
-        places = [("169.254.169.254", 80), (gateway, 53), (gateway, port)]
-        places += [("169.254.169.254", port), (surroundings, 80)]
+        places = [("169.254.169.254", 80), (gateway, 53), (gateway, port), (str(links.HOST), 22)]
+        places += [(str(links.HOST), port), ("169.254.169.254", port), (surroundings, 80)]
         asks = script(*(f"reaches {address} {number}" for address, number in places))
         spec = service.know(guest_spec(images, [vif], hostname="curious", user_data=asks))
         boot(driver, spec)
+        service.serve(driver)
         console_line(driver, spec.instance.uuid, "script ended")
     found = [console_line(driver, spec.instance.uuid, f"reaches {place} {number}").strip() for place, number in places]
     assert found == [
@@ -158,19 +162,22 @@ def test_host_ports_opened_by_the_operator_are_reachable(
     assert [line.rpartition(" ")[2] for line in lines] == ["yes", "no"]
 
 
-def test_rules_are_restored_by_the_daemon(
-    make_driver: MakeDriver, driver: LibvirtDriver, service: Service, images: Images, new_vif: NewVif
+def test_realm_is_restored_by_the_daemon(
+    driver: LibvirtDriver, service: Service, images: Images, new_vif: NewVif
 ) -> None:
-    """The state is that after a reboot: libvirt has restored its networks, and the tables are missing."""
+    """The state is that after a reboot: bridge and realm are missing."""
     vif = new_vif()
     spec = service.know(guest_spec(images, [vif], hostname="again"))
     driver.networks.plug(spec.instance, spec.vifs)
-    tables = ["nft", "list", "tables", "inet"]
-    name = f"nova_lite_{vif.network.id.replace('-', '_')}"
-    assert name in subprocess.run(tables, capture_output=True, text=True, check=True).stdout
-    subprocess.run(["nft", "delete", "table", "inet", name], check=True)
+    name = names.realm_name(vif.network.id)
+    table = ["nft", "list", "table", "inet", names.network_table(vif.network.id)]
+    subprocess.run([*namespaces.inside(name), *table], capture_output=True, check=True)
+    for command in (f"ip link delete {names.bridge_name(vif.network)}", f"ip netns delete {name}"):
+        subprocess.run(command.split(), check=True)
+    wait_for("the end of the realm", lambda: realms.realm_of(vif.network.id) is None, timeout=20)
     driver.init_host()
-    assert name in subprocess.run(tables, capture_output=True, text=True, check=True).stdout
+    subprocess.run([*namespaces.inside(name), *table], capture_output=True, check=True)
+    assert realms.realm_of(vif.network.id) == vif.network.id
 
 
 def test_guest_without_metadata_service_gets_a_config_drive(

@@ -17,10 +17,11 @@ from nova_lite.db.network import builtin_networks, security_groups
 from nova_lite.db.network.security_groups import FilterQuery
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import VIF, NetworkRequest
-from tests.integration.libvirt.conftest import PATIENCE, MakeDriver, remove_network
+from tests.integration.libvirt.conftest import PATIENCE, MakeDriver
 from tests.integration.libvirt.namespaces import NamespaceGuest
 from tests.support import make
 from tests.support.guests import make_instance
+from tests.support.host_networks import remove_network
 from tests.support.spanning import host
 from tests.support.waiting import wait_for
 from tests.unit.api.network.conftest import Api

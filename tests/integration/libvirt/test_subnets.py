@@ -20,9 +20,10 @@ from nova_lite.objects import VIF, Network, PortFilters, SecurityGroup, Security
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.net import namespaces, realms
 from nova_lite.virt.libvirt.net.names import bridge_name, gateway_name, realm_name, tap_name
-from tests.integration.libvirt.conftest import MakeDriver, remove_network
+from tests.integration.libvirt.conftest import MakeDriver
 from tests.integration.libvirt.namespaces import NamespaceGuest, run
 from tests.support.guests import make_instance, make_vif
+from tests.support.host_networks import remove_network
 
 #: Sends a query to a name server, and prints the address that queries the name server here.
 _RESOLVE = """

@@ -24,12 +24,12 @@ from tests.integration.libvirt.conftest import (
     boot,
     guest_lines,
     guest_spec,
-    remove_network,
     whole_lines,
 )
 from tests.integration.libvirt.guests import HTTP, TRIES, group, user_data
 from tests.integration.libvirt.remote import Remote
 from tests.support.guests import make_network, make_vif
+from tests.support.host_networks import remove_network
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")

@@ -48,7 +48,7 @@ def answer(host: RoutedHost, who: str, address: str, port: int = 80) -> str:
 
 @pytest.fixture
 def tenants(hosts: tuple[RoutedHost, RoutedHost]) -> tuple[RoutedHost, RoutedHost]:
-    """Provide two hosts. Each has a guest 10.1.0.10 or 10.1.0.20 of each tenant, which says who it is."""
+    """Provide two hosts. Each has a guest 10.1.0.10 or 10.1.0.20 of each tenant, which answers with its name."""
     one, two = hosts
     routers = []
     for network, tenant in ((A, "p"), (SAME, "q")):
@@ -92,7 +92,7 @@ def test_guests_with_equal_addresses_leave_with_their_own_floating_addresses(
 
 
 def test_equal_connections_of_two_tenants_at_once_are_told_apart(tenants: tuple[RoutedHost, RoutedHost]) -> None:
-    """They have the same addresses and ports at both ends, at the same time."""
+    """The connections have the same addresses and ports at both ends, at the same time."""
     one, _ = tenants
     ask = (
         "import socket, sys, time\n"

@@ -170,7 +170,7 @@ def _install(bare: PackagedMachine, packages: pathlib.Path) -> None:
     assert "SQL: None" in bare.run(
         python, "-W", "ignore", "-c",
         "import nova_lite.cmd.compute, nova_lite.virt.libvirt.driver, importlib.util as util;"
-        "print('SQL:', *{util.find_spec(name) for name in ('sqlalchemy', 'alembic', 'psycopg', 'pymysql')})",
+        "print('SQL:', *{util.find_spec(name) for name in ('sqlalchemy', 'alembic', 'psycopg', 'pymysql', 'MySQLdb')})",
     )  # fmt: skip
 
 

@@ -83,7 +83,7 @@ def test_controller_alone_has_no_setting_of_several() -> None:
 def test_database_is_reached_with_tls_through_the_balancer() -> None:
     url = controller._own(wanted(), "conductor")["database"]["connection"]
     assert re.fullmatch(
-        r"mysql\+pymysql://nova_lite:[0-9a-f]{48}@127\.0\.0\.1:3307/nova_lite\?ssl_ca=/etc/openstack/nova-lite-ca\.pem",
+        r"mysql://nova_lite:[0-9a-f]{48}@127\.0\.0\.1:3307/nova_lite\?ssl_ca=/etc/openstack/nova-lite-ca\.pem",
         url,
     )
     other = "postgresql+psycopg://u:p@192.0.2.50/nova"

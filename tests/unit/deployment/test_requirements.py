@@ -42,10 +42,10 @@ def of_extras(*names: str) -> list[Requirement]:
 
 #: Extras by lock.
 EXTRAS = {
-    "stack": ["all", "libvirt", "ldap", "oidc"],
-    "tests": ["test", "libvirt", "ldap", "oidc"],
+    "stack": ["all", "libvirt", "mariadb", "ldap", "oidc"],
+    "tests": ["test", "libvirt", "mariadb", "ldap", "oidc"],
     "compute": ["compute", "libvirt"],
-    "controller": ["api", "conductor", "scheduler", "console", "ldap", "oidc"],
+    "controller": ["api", "conductor", "scheduler", "console", "mariadb", "ldap", "oidc"],
 }
 
 
@@ -59,16 +59,17 @@ def test_a_lock_has_what_the_package_needs(name: str) -> None:
         assert fits, f"{requirement}: {name}.txt has {found}; run devstack/lock.sh {name}"
 
 
-def test_libvirt_binding_is_an_extra_because_it_is_compiled() -> None:
-    names = [requirement.name for requirement in wanted("options", "install_requires")]
-    assert "libvirt-python" not in names
-    assert [requirement.name for requirement in wanted("options.extras_require", "libvirt")] == ["libvirt-python"]
+@pytest.mark.parametrize(("extra", "name"), [("libvirt", "libvirt-python"), ("mariadb", "mysqlclient")])
+def test_binding_is_an_extra_because_it_is_compiled(extra: str, name: str) -> None:
+    required = [*wanted("options", "install_requires"), *of_extras("all")]
+    assert name not in [requirement.name for requirement in required]
+    assert [requirement.name for requirement in of_extras(extra)] == [name]
 
 
 def test_lock_of_compute_hosts_has_no_sql() -> None:
     """Nor has any other extra than that of conductors."""
-    sql = {"sqlalchemy", "alembic", "psycopg", "psycopg-binary", "pymysql"}
-    assert sql - {"psycopg-binary"} == {canonicalize_name(item.name) for item in of_extras("conductor")}
+    sql = {"sqlalchemy", "alembic", "psycopg", "psycopg-binary", "pymysql", "mysqlclient"}
+    assert sql - {"psycopg-binary"} == {canonicalize_name(item.name) for item in of_extras("conductor", "mariadb")}
     assert sql <= set(locked("controller"))
     assert sql.isdisjoint(locked("compute"))
     others = [*wanted("options", "install_requires"), *of_extras("api", "scheduler", "compute", "console", "libvirt")]

@@ -101,7 +101,7 @@ GROUP_READS = {"api", "conductor", "registrar"}
 #: and its child qemu writes the code that it runs.
 CONFINED_ROOT = """
 NoNewPrivileges=yes PrivateTmp=yes ProtectHome=yes ProtectSystem=strict ProtectClock=yes ProtectHostname=yes
-ProtectControlGroups=yes ProtectKernelLogs=yes LockPersonality=yes RestrictNamespaces=yes RestrictRealtime=yes
+ProtectControlGroups=yes ProtectKernelLogs=yes LockPersonality=yes RestrictNamespaces=net RestrictRealtime=yes
 RestrictSUIDSGID=yes PrivateMounts=yes SystemCallArchitectures=native DevicePolicy=closed
 ReadWritePaths=/var/lib/nova-lite ReadWritePaths=-/run/nova-lite-metadata
 """
@@ -125,6 +125,8 @@ CAPABILITIES = {
     "KILL",
     "NET_ADMIN",
     "NET_RAW",
+    # The daemon enters realms, which are network namespaces. The filter of system calls has no mount.
+    "SYS_ADMIN",
     "SYS_MODULE",
 }
 
@@ -144,7 +146,7 @@ def test_a_unit_confines_its_daemon(path: pathlib.Path) -> None:
         assert {f"CAP_{capability}" for capability in CAPABILITIES} == set(
             lines(path, "CapabilityBoundingSet")[0].split()
         )
-        assert lines(path, "SystemCallFilter") == ["@system-service init_module finit_module"]
+        assert lines(path, "SystemCallFilter") == ["@system-service init_module finit_module setns"]
         return
     assert lines(path, "ProcSubset") == ["pid"] * (name in OWN_PROC)
     assert lines(path, "UMask") == ["0027" if name in GROUP_READS else "0077"]
@@ -182,7 +184,7 @@ def test_unit_allows_the_sockets_that_its_daemon_makes(path: pathlib.Path) -> No
 
 
 #: Modules of the conductor, of compute hosts and of commands, which have the whole of /proc.
-READS_THE_MACHINE = {"daemon/cpu_affinity.py", "compute/host_boot.py"}
+READS_THE_MACHINE = {"daemon/cpu_affinity.py", "compute/host_boot.py", "compute/load_balancer/processes.py"}
 
 
 def test_daemons_that_see_processes_alone_read_nothing_else_in_proc() -> None:
@@ -285,12 +287,12 @@ def test_unknown_service_is_refused_in_one_line(name: str, computes: int) -> Non
 
 
 #: Largest exposure of each unit by `systemd-analyze security`, from 0 to 10. Guests need root, devices, the network's
-#: settings and kernel modules of compute, and `rabbitmqctl` needs root of the registrar. All others need the network
-#: and the system's files to read.
+#: settings, namespaces and kernel modules of compute, and `rabbitmqctl` needs root of the registrar. All others need
+#: the network and the system's files to read.
 EXPOSURE = {
     "nova-lite-api": 1.1,
-    "nova-lite-compute": 3.8,
-    "nova-lite-compute@": 3.8,
+    "nova-lite-compute": 4.2,
+    "nova-lite-compute@": 4.2,
     "nova-lite-conductor": 1.2,
     "nova-lite-novncproxy": 1.1,
     "nova-lite-registrar": 2.2,

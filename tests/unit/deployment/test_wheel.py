@@ -123,7 +123,8 @@ def test_compute_host_runs_its_daemon_and_cannot_import_sql(wheel: Path, tmp_pat
     run(python, "-m", "pip", "install", "--quiet", f"{wheel}[compute]", where=tmp_path)
     code = (
         "import importlib.util, nova_lite.cmd.compute, nova_lite.cmd.manage, nova_lite.virt.fake;"
-        "print({name for name in ('sqlalchemy', 'alembic', 'psycopg', 'pymysql') if importlib.util.find_spec(name)})"
+        "sql = ('sqlalchemy', 'alembic', 'psycopg', 'pymysql', 'MySQLdb');"
+        "print({name for name in sql if importlib.util.find_spec(name)})"
     )
     assert run(python, "-W", "ignore", "-c", code, where=tmp_path, PYTHONPATH="") == "set()"
 

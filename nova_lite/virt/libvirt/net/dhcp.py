@@ -114,7 +114,7 @@ def _options6(network: Network) -> list[str]:
 def run(name: str, text: str, realm_id: str | None) -> None:
     """Run a process with this configuration, in a realm or in the host's own namespace. Raises `VirtDriverError`.
 
-    A process that runs with it already goes on.
+    A process that runs with it already continues.
     """
     path = path_of(name, "conf")
     if is_running(name) and _read(path) == text:

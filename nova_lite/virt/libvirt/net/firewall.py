@@ -1,4 +1,4 @@
-"""What passes in a realm and between realms and their host: nftables tables of the realms, and one of the host.
+"""Packet filters of realms, and between realms and their host: nftables tables of the realms, and one of the host.
 
 A network reaches the networks that a router connects it with, and the outside if it has a gateway. Of the realm itself
 guests reach DHCP, DNS, ping and the metadata service, and of the host the operator's ports. The host accepts from
@@ -82,7 +82,7 @@ def _reached(router: HostRouter, network: Network, version: int) -> tuple[str, .
     return tuple(sorted(bridge_name(other) for other in connected if other.id != network.id))
 
 
-#: Table of each realm: nothing enters it through its uplink but replies, and what goes on to guests.
+#: Table of each realm: nothing enters it through its uplink but replies, and packets for guests.
 REALM_RULES = f"""add table inet nova_lite_realm
 delete table inet nova_lite_realm
 table inet nova_lite_realm {{

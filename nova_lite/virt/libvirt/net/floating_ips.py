@@ -53,7 +53,7 @@ class FloatingAddresses:
         for address in sorted(addresses - (self._here or set())):
             images.run("ip", "address", "replace", f"{address}/32", "dev", self._interface)
             if address not in before:
-                self._announce(address)
+                announce(self._interface, address)
         if addresses | before:
             files.write_atomically(self._path, msgspec.json.encode(sorted(addresses)), writer=self._host)
         self._here = set(addresses)
@@ -69,16 +69,17 @@ class FloatingAddresses:
             return set()
         return {address for address in stored if ip.is_address(address)}
 
-    def _announce(self, address: str) -> None:
-        """Send a gratuitous ARP request, so that neighbours replace another host's MAC address by this one's."""
-        if self._interface == "lo":
-            return
-        try:
-            with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ARP)) as raw:
-                raw.bind((self._interface, _ARP))
-                raw.send(gratuitous_arp(raw.getsockname()[4], address))
-        except OSError as error:
-            LOG.warning("Floating address %s could not be announced on %s: %s", address, self._interface, error)
+
+def announce(interface: str, address: str) -> None:
+    """Send a gratuitous ARP request, so that neighbours replace another MAC address by this one's."""
+    if interface == "lo":
+        return
+    try:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ARP)) as raw:
+            raw.bind((interface, _ARP))
+            raw.send(gratuitous_arp(raw.getsockname()[4], address))
+    except OSError as error:
+        LOG.warning("Address %s could not be announced on %s: %s", address, interface, error)
 
 
 def gratuitous_arp(mac_address: bytes, address: str) -> bytes:

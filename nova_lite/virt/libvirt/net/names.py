@@ -52,7 +52,10 @@ def _short(text: str) -> str:
 
 
 def bridge_mac(vni: int) -> str:
-    """Return the MAC address that the gateway of a network that spans hosts has on each of them. No guest has it."""
+    """Return the MAC address that the gateway of a network has on each host. ``vni`` 0: the network spans no hosts.
+
+    No guest has it.
+    """
     return f"{BRIDGE_MAC}:" + ":".join(f"{byte:02x}" for byte in vni.to_bytes(3, "big"))
 
 
@@ -102,7 +105,7 @@ def migrations_table(host: str) -> str:
 
 
 def links_table(host: str) -> str:
-    """Return the name of the table that says what passes between the host and its realms."""
+    """Return the name of the table that filters packets between the host and its realms."""
     return nft.table("nova_lite_links_", host)
 
 

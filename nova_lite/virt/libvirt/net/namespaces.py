@@ -1,7 +1,7 @@
 """Network namespaces of this host: they are made, entered and removed by their names.
 
 systemd's manager makes and removes them, where there is one. The compute daemon has a mount namespace of its own, in
-which nobody else would see a new namespace.
+which no other program would see a new namespace.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _path(name: str) -> str:
 
 def make_socket(name: str) -> socket.socket:
     """Return a new TCP socket in a namespace. Raises `VirtDriverError`."""
-    with _within(name):
+    with within(name):
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
 
 
@@ -96,7 +96,7 @@ def set_up(settings: Iterable[str], name: str | None = None) -> None:
 
     Raises `VirtDriverError`.
     """
-    with contextlib.nullcontext() if name is None else _within(name):
+    with contextlib.nullcontext() if name is None else within(name):
         for path, _, value in (setting.partition("=") for setting in settings):
             try:
                 with open(f"/proc/sys/net/{path}", "w") as file:
@@ -106,7 +106,7 @@ def set_up(settings: Iterable[str], name: str | None = None) -> None:
 
 
 @contextlib.contextmanager
-def _within(name: str) -> Iterator[None]:
+def within(name: str) -> Iterator[None]:
     """Let this thread be in a namespace. What it does there must not let another green thread run."""
     with open("/proc/thread-self/ns/net") as own:
         try:

@@ -25,6 +25,7 @@ from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.net import (
     dhcp,
     firewall,
+    floating_ips,
     former_networks,
     links,
     names_of_guests,
@@ -86,7 +87,7 @@ class HostNetworks:
         #: Routers by the ids of their networks, and how these are routed.
         self._routers: dict[str, HostRouter] = {}
         self._routing: dict[str, Routing] = {}
-        #: What is loaded: realm and table by network, the host's table, its routes by range.
+        #: Loaded rules and routes: realm and table by network, the host's table, its routes by range.
         self._loaded: dict[str, tuple[str, str]] = {}
         self._links = ""
         self._routes: dict[str, str] = {}
@@ -242,6 +243,10 @@ class HostNetworks:
             if self._is_prepared:
                 _accept_links()
                 dhcp.run(dhcp.RESOLVER, dhcp.resolver_configuration(), None)
+            if self._links and nft.run(f"list chain inet {self._table} forward\n"):
+                LOG.warning("The table %s is gone and loaded again", self._table)
+                self._links = ""
+                self._publish()
             for network, _ in list(self._placed.values()):
                 if not dhcp.is_running(network_name(network)):
                     self._ensure(network)
@@ -267,15 +272,20 @@ class HostNetworks:
             self._realms.make_bridge(network)
             is_new = self._realms.place(network, realm_id)
             namespaces.ip_batch(f"link set dev {name} master {bridge}" for name in sorted(guests))
+            if guests:
+                _announce(network, realm_id)
             name = network_name(network)
             os.makedirs(reservations.directory_for(network), mode=0o755, exist_ok=True)
             reservations.touch(network)
-            reservations.write_settings(network, self._host, self._domain)
+            is_changed = reservations.write_settings(network, self._host, self._domain)
             if is_new:
                 dhcp.stop(name)
+                self._loaded.pop(network.id, None)  # another daemon may have removed its realm meanwhile
             self._placed[network.id] = _Placed(network, realm_id)
             self._load(network.id)
             dhcp.run(name, dhcp.configuration(network, name, reservations.directory_for(network)), realm_id)
+            if is_changed:
+                dhcp.reload(name)
             former_networks.lead_to(self._connection, network)
             if former not in (None, realm_id):
                 self._drop(network.id, str(former))
@@ -441,13 +451,19 @@ def _listen(network: Network, realm_id: str) -> socket.socket:
     return listener
 
 
+def _announce(network: Network, realm_id: str) -> None:
+    """Tell guests the MAC address of their gateway, which was another one in libvirt's network."""
+    with namespaces.within(realm_name(realm_id)):
+        floating_ips.announce(bridge_name(network), realms.host_address(network))
+
+
 def _accept_links() -> None:
     """Let iptables accept what links pass, before other programs' rules refuse it. Other rules of ours decide."""
     for program in ("iptables", "ip6tables"):
         try:
             rules = namespaces.run(program, "--wait", "-S", "FORWARD").splitlines()
         except exceptions.VirtDriverError:
-            continue  # no such program, so nobody has rules of it
+            continue  # no such program, so there are no rules of it
         first = next((rule for rule in rules if rule.startswith("-A ")), "")
         if first.endswith(f"-j {CHAIN}"):
             continue
@@ -456,7 +472,7 @@ def _accept_links() -> None:
 
 
 def _forward6() -> None:
-    """Let the host forward IPv6. Interfaces that learn their routes from advertisements go on with that."""
+    """Let the host forward IPv6. Interfaces that learn their routes from advertisements continue with that."""
     settings = "/proc/sys/net/ipv6/conf"
     with open(f"{settings}/all/forwarding") as file:
         if file.read().strip() != "0":
@@ -469,7 +485,7 @@ def _forward6() -> None:
 
 
 def _add_route(target: str, way: str) -> None:
-    """Add a route of the host to a network. One that the machine has itself stays, and this is logged."""
+    """Add a route of the host to a network. A route that the machine has itself stays, and this is logged."""
     version = "-6" if ":" in target else "-4"
     shown = json.loads(namespaces.run("ip", "-json", version, "route", "show", target) or "[]")
     if others := [item.get("dev", "") for item in shown if not str(item.get("dev", "")).startswith(UPLINK)]:

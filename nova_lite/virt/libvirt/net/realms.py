@@ -54,6 +54,8 @@ _SETTINGS = (
     "ipv4/conf/default/rp_filter=0",
     "ipv4/conf/all/send_redirects=0",
     "ipv4/conf/default/send_redirects=0",
+    # Otherwise the removal of a gateway's former address would remove the new one, too.
+    "ipv4/conf/all/promote_secondaries=1",
 )
 _SETTINGS6 = ("ipv6/conf/all/forwarding=1", "ipv6/conf/default/accept_ra=0")
 
@@ -136,12 +138,12 @@ class Realms:
             is_new = True
         self.ensure(realm_id)
         if is_new:
-            mac = "" if network.vni is None else f"address {bridge_mac(network.vni)} "
+            mac = bridge_mac(network.vni or 0)  # the same in another realm, so that guests need not learn it
             namespaces.ip_batch(
                 [
                     # The alias comes last: a gateway without one is made again.
                     f"link add name {outer} mtu {network.mtu:d} type veth "
-                    f"peer name {inner} mtu {network.mtu:d} {mac}netns {name}",
+                    f"peer name {inner} mtu {network.mtu:d} address {mac} netns {name}",
                     f"link set dev {outer} addrgenmode none",
                     f"link set dev {outer} master {inner} up",
                     f"link set dev {outer} alias {realm_id}",

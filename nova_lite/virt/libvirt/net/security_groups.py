@@ -64,7 +64,7 @@ class PortFirewall:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str, numbers: Links | None = None) -> None:
-        """``numbers``: of this machine's links to realms; None: it has none, and so no floating addresses."""
+        """Make the filters. ``numbers``: of links to realms; None: the host has no realms and no floating addresses."""
         self.enabled: bool = conf.network.security_groups
         self._table = ports_table(host)
         self._host = host

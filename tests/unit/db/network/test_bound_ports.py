@@ -20,6 +20,7 @@ PORT_ID = "c0000000-0000-4000-8000-000000000001"
 
 
 def bound(db: Database, conf: cfg.ConfigOpts, network: Network, name: str) -> str:
+    conf.set_override("wings", ["load_balancer"])
     wanted = Port(id=PORT_ID, project_id="p", network_id=network.id, address="", mac_address="", security_groups=[])
     db.write(ports.create, conf, DEMO, wanted)
     db.write(lambda uow: uow.change(sa.update(Row).where(Row.id == PORT_ID).values(bound_host=name)))

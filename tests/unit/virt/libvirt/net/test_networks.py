@@ -68,11 +68,11 @@ def test_network_without_a_router_has_a_realm_of_its_own(host: HostNetworks, ker
     assert kernel.lines[None] == done, "all is there"
 
 
-def test_gateway_has_the_same_mac_address_on_all_hosts(host: HostNetworks, kernel: Kernel) -> None:
+def test_gateway_has_the_same_mac_address_on_all_hosts_and_in_all_realms(host: HostNetworks, kernel: Kernel) -> None:
     plug(host, ONE)
     plug(host, OPEN)
     made = [line for line in kernel.lines[None] if "type veth" in line and "name nlg" in line]
-    assert ["address fa:16:3f:00:00:65" in line for line in made] == [True, False]
+    assert [line.split()[-3] for line in made] == ["fa:16:3f:00:00:65", "fa:16:3f:00:00:00"]
 
 
 def test_networks_of_a_router_meet_in_its_realm(host: HostNetworks, kernel: Kernel) -> None:
@@ -108,7 +108,7 @@ def test_network_is_moved_with_its_routers_static_routes_and_neighbours(host: Ho
 
 
 def test_realm_that_another_daemon_has_chosen_stays(host: HostNetworks, kernel: Kernel, libvirtd: Libvirt) -> None:
-    """It may know the router first."""
+    """The other daemon may know the router first."""
     host.set_routers([ROUTER])
     plug(host, ONE)
     other = make(libvirtd)
@@ -195,6 +195,8 @@ def test_changed_settings_reach_the_gateway_and_dnsmasq(
     reloaded.clear()
     host.update(ONE)
     assert reloaded == []
+    host.update(msgspec.structs.replace(ONE, dns=["9.9.9.10"]))
+    assert reloaded == ["nova-lite-net-1"]
     changed = msgspec.structs.replace(ONE, gateway="10.1.0.254", mtu=1400, dns=["9.9.9.9"])
     host.update(changed)
     assert kernel.lines["nl-net-1"][-3:] == [
@@ -228,6 +230,16 @@ def test_guests_without_snat_and_on_networks_of_the_operator_are_reached_from_th
     assert kernel.lines[None][-1].startswith("route delete 10.1.0.0/24 ")
 
 
+def test_network_that_another_daemon_has_removed_is_published_no_more(host: HostNetworks, kernel: Kernel) -> None:
+    plug(host, OPEN)
+    kernel.run("ip", "-batch", "-", text=f"link delete dev {names.gateway_name(OPEN.id)}\n")
+    realms.Realms(host.numbers).remove(OPEN.id)
+    done = len(kernel.lines[None])
+    plug(host, ONE)
+    assert not any(line.startswith("route replace 10.3.0.0/24") for line in kernel.lines[None][done:])
+    assert "10.3.0.0/24" not in kernel.table_of(None, f"table inet {names.links_table('h1')}")
+
+
 def test_range_that_the_machine_has_itself_stays_its_own(
     host: HostNetworks, kernel: Kernel, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -235,6 +247,39 @@ def test_range_that_the_machine_has_itself_stays_its_own(
     assert plug(host, OPEN)
     assert "This machine does not reach guests of 10.3.0.0/24: it has that range on eth0" in caplog.text
     assert not any(line.startswith("route replace 10.3.0.0/24") for line in kernel.lines[None])
+
+
+def test_realm_that_another_daemon_has_removed_gets_its_table_again(host: HostNetworks, kernel: Kernel) -> None:
+    plug(host, ONE)
+    kernel.run("ip", "-batch", "-", text=f"link delete dev {names.gateway_name(ONE.id)}\n")
+    realms.Realms(host.numbers).remove(ONE.id)
+    kernel.tables.clear()
+    plug(host, ONE)
+    assert "chain sent" in kernel.table_of("nl-net-1", names.network_table(ONE.id))
+
+
+def test_table_of_the_host_that_somebody_removed_is_loaded_again(
+    host: HostNetworks, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plug(host, ONE)
+    kernel.tables.clear()
+    host.restore()
+    table = names.links_table("h1")
+    assert kernel.tables == [(None, f"list chain inet {table} forward\n")]
+    monkeypatch.setattr(nft, "run", lambda text: "nft: No such file or directory")
+    host.restore()
+    assert "chain forward" in kernel.table_of(None, f"table inet {table}")
+
+
+def test_guests_of_a_former_network_follow_and_learn_their_gateways_address(
+    host: HostNetworks, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announced: list[tuple[str, str]] = []
+    monkeypatch.setattr(networks, "_announce", lambda network, realm_id: announced.append((network.id, realm_id)))
+    monkeypatch.setattr(networks.former_networks, "take_over", lambda connection, network: {"tap1", "tap0"})
+    plug(host, ONE)
+    assert {"tap0", "tap1"} < realms.members("br1")
+    assert announced == [(ONE.id, ONE.id)]
 
 
 def test_process_that_has_ended_starts_again(host: HostNetworks, kernel: Kernel) -> None:

@@ -3,7 +3,7 @@
 TEST_VENV=$TOP/.venv
 # Database and user of this run: another run has others, and keeps its password.
 TEST_DATABASE=nova_lite_test_$$
-TEST_PACKAGES=(btrfs-progs chromium dbus gnupg haproxy iperf3 iputils-ping ldap-utils lzop mariadb-server ntfs-3g openssl openssh-client
+TEST_PACKAGES=(bind9 btrfs-progs chromium dbus gnupg haproxy iperf3 iputils-ping ldap-utils lzop mariadb-server ntfs-3g openssl openssh-client
     openssh-server postgresql prometheus qemu-efi-aarch64 qemu-system-arm restic rsync shellcheck slapd systemd-container
     systemd-sysv xfsprogs)
 # The daemon of virtiofs has a package of its own after Debian 12.

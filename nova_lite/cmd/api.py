@@ -55,6 +55,7 @@ ADDRESSES = {
     "image": ("image_listen", "image_port"),
     "volume": ("volume_listen", "volume_port"),
     "network": ("network_listen", "network_port"),
+    "dns": ("dns_listen", "dns_port"),
     "load_balancer": ("load_balancer_listen", "load_balancer_port"),
     "placement": ("placement_listen", "placement_port"),
     "join": ("join_listen", "join_port"),

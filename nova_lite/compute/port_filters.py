@@ -20,7 +20,7 @@ import msgspec
 
 from nova_lite.base.context import get_admin_context
 from nova_lite.objects import Instance, PortFilters
-from nova_lite.objects.security_group import LARGE, NetworkMembers, members_digest
+from nova_lite.objects.security_group import LARGE, NAMES, NetworkMembers, members_digest
 from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt.driver import ComputeDriver
 
@@ -110,9 +110,10 @@ class PortFilterSync:
 
     def _query(self, instances: list[str]) -> PortFilters:
         """Query the filters of these instances. Of large groups the conductor sends what changed, if it can."""
+        lists = {key: group.members_by_network for key, group in self._current.groups.items()}
         known: dict[str, dict[str, str]] = {}
-        for key, group in self._current.groups.items():
-            for network_id, item in (group.members_by_network or {}).items():
+        for key, by_network in (lists | {NAMES: self._current.names}).items():
+            for network_id, item in (by_network or {}).items():
                 if len(item.members) >= LARGE:
                     known.setdefault(key, {})[network_id] = members_digest(item.members)
         update = self._conductor.port_filters_get(get_admin_context(), self._host, instances, known_members=known)
@@ -128,6 +129,8 @@ class PortFilterSync:
                 projects = {group.project_id for group in update.groups.values()}
                 self._current = _merged(self._current, update, projects, here | self._prefetched)
                 self._prefetched |= update.instances.keys()
+                if any(item.base is not None for item in (self._current.names or {}).values()):
+                    self.refresh_soon()
                 applied = True
         if applied:
             self._apply()
@@ -168,17 +171,23 @@ def _is_later(update: PortFilters, current: PortFilters) -> bool:
 
 
 def _complete(update: PortFilters, current: PortFilters) -> PortFilters:
-    """Return filters with all members of each group. ``current``: the filters that the digests were made of."""
+    """Return filters with whole lists of members and names. ``current``: the filters that the digests were made of."""
     groups = dict(update.groups)
     for key, group in update.groups.items():
-        if any(item.base is not None for item in (group.members_by_network or {}).values()):
-            known = current.groups[key].members_by_network or {}
-            lists = {
-                network_id: item if item.base is None else _complete_list(item, known[network_id])
-                for network_id, item in (group.members_by_network or {}).items()
-            }
+        if key in current.groups:
+            lists = _complete_lists(group.members_by_network, current.groups[key].members_by_network)
             groups[key] = msgspec.structs.replace(group, members_by_network=lists)
-    return msgspec.structs.replace(update, groups=groups)
+    return msgspec.structs.replace(update, groups=groups, names=_complete_lists(update.names, current.names))
+
+
+def _complete_lists(
+    update: dict[str, NetworkMembers] | None, known: Mapping[str, NetworkMembers] | None
+) -> dict[str, NetworkMembers] | None:
+    """Return whole lists by network. One that the host lacks stays as it is."""
+    return update and {
+        network_id: _complete_list(item, known[network_id]) if item.base and known and network_id in known else item
+        for network_id, item in update.items()
+    }
 
 
 def _complete_list(update: NetworkMembers, known: NetworkMembers) -> NetworkMembers:
@@ -203,5 +212,6 @@ def _merged(
         unfiltered=update.unfiltered,
         qos=update.qos,
         floating_qos=update.floating_qos,
+        names=(current.names or {}) | (_complete_lists(update.names, current.names) or {}),
         read_at=update.read_at,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from importlib import metadata
 from typing import Any
 
 from oslo_config import cfg
@@ -41,6 +42,7 @@ class HostWing:
 
 
 def load(conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, conductor: ConductorRPC) -> dict[str, HostWing]:
-    """Return the wings of ``[DEFAULT] wings``, by name. Raises `ConfigurationError`."""
-    kinds = plugins.load(NAMESPACE, conf.wings, "[DEFAULT] wings")
-    return {name: kind(name, conf, host, driver, conductor) for name, kind in zip(conf.wings, kinds, strict=True)}
+    """Return the wings of ``[DEFAULT] wings`` that have a half on hosts, by name. Raises `ConfigurationError`."""
+    names = [name for name in conf.wings if name in metadata.entry_points(group=NAMESPACE).names]
+    kinds = plugins.load(NAMESPACE, names, "[DEFAULT] wings")
+    return {name: kind(name, conf, host, driver, conductor) for name, kind in zip(names, kinds, strict=True)}

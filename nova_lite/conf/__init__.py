@@ -12,7 +12,7 @@ user (docs/adr/0050-an-option-is-something-that-an-operator-decides.md).
 - `libvirt`, `qemu`, `fake`, `pci`, `vxlan`, `consoles`, `metadata`: hypervisors, devices, tunnels, consoles, and
   metadata
 - `identity`, `ldap`, `oidc`, `join`, `quota`: users and hosts of the cloud
-- `image`, `glance`, `network`, `neutron`, `volume`, `cinder`, `load_balancer`: services and their backends
+- `image`, `glance`, `network`, `neutron`, `volume`, `cinder`, `dns`, `load_balancer`: services and their backends
 - `server_backups`, `replication`, `balance`, `host_health`: backups, second site, and care for hosts
 - `metrics`, `otel`, `audit`, `notifications`: metrics, traces, audit log, and notifications
 """
@@ -36,6 +36,7 @@ from nova_lite.conf import (
     conductor,
     consoles,
     database,
+    dns,
     fake,
     host_health,
     identity,
@@ -72,6 +73,7 @@ GROUPS = (
     conductor,
     consoles,
     database,
+    dns,
     fake,
     host_health,
     identity,

@@ -12,6 +12,7 @@ _FURTHER = (
     ("image", 9292, "image API listens on"),
     ("volume", 8776, "volume API listens on"),
     ("network", 9696, "network API listens on"),
+    ("dns", 9001, "DNS API listens on"),
     ("load_balancer", 9876, "load balancer API listens on"),
     ("placement", 8778, "Placement API listens on"),
     ("join", 8780, "join API listens on. Hosts fetch the list of keys there"),

@@ -12,6 +12,7 @@ _ENDPOINTS = {
     "image": "image_",
     "volume": "volume_",
     "network": "network_",
+    "dns": "dns_",
     "load_balancer": "load_balancer_",
     "placement": "placement_",
     "identity": "identity_",

@@ -62,6 +62,15 @@ OPTS = [
             "one and spans hosts. Without any, guests of such a network meet on one host only."
         ),
     ),
+    cfg.StrOpt(
+        "dns_domain",
+        default="openstacklocal",
+        regex=r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?\.?",
+        help=(
+            "API and compute: domain of guests on networks without a dns_domain. Hosts answer for all of it. It is the "
+            "same on all machines."
+        ),
+    ),
     cfg.IntOpt(
         "call_timeout",
         default=30,

@@ -29,7 +29,9 @@ class FloatingIpPool(msgspec.Struct, kw_only=True):
 
 class FloatingIp(msgspec.Struct, kw_only=True):
     """Floating address of a project. ``port_id``, ``fixed_address`` and ``instance_uuid`` describe the interface that
-    it leads to, if any. ``router_id``: router of that interface's network, if any."""
+    it leads to, if any. ``router_id``: router of that interface's network, if any. ``dns_name`` and ``dns_domain``: its
+    name in DNS; "": that of its port.
+    """
 
     id: str
     address: str
@@ -43,5 +45,7 @@ class FloatingIp(msgspec.Struct, kw_only=True):
     instance_uuid: str | None = None
     router_id: str | None = None
     tags: list[str] | None = None
+    dns_name: str = ""
+    dns_domain: str = ""
     qos_policy_id: str | None = None
     updated_at: datetime.datetime | None = None

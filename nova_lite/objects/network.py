@@ -62,6 +62,7 @@ class Network(msgspec.Struct, kw_only=True):
     network of which this is a segment, with further subnets on a bridge of its own; None: it is a network itself.
     ``is_segmented``: it has segments. ``subnet_id`` and ``subnet6_id``: see `nova_lite.objects.ipv6.subnet_id_of`.
     ``physical_network``: network of the hosts' devices, which only ports with such devices reach; ``vlan``: its VLAN.
+    ``dns_domain``: of its guests, with a dot at the end; "": ``[network] dns_domain``.
     """
 
     id: str
@@ -91,6 +92,7 @@ class Network(msgspec.Struct, kw_only=True):
     subnet6_id: str | None = None
     physical_network: str | None = None
     vlan: int | None = None
+    dns_domain: str = ""
 
     @property
     def public_id(self) -> str:
@@ -137,7 +139,8 @@ class Port(msgspec.Struct, kw_only=True):
     and ``device_owner``: texts of another program that has the port, such as a load balancer. ``subnet_id`` and
     ``subnet6_id``: of its network or segment; None: a conductor of an older version does not name them. ``vnic_type``:
     see `nova_lite.objects.pci.PORT_DEVICES`. ``qos_network_policy_id``: QoS policy of its network, which it has unless
-    it has one of its own (``qos_policy_id``).
+    it has one of its own (``qos_policy_id``). ``dns_name`` and ``dns_domain``: its own in DNS, "": those of
+    ``hostname``, which is its instance's, and of ``network_domain``, which is its network's.
     """
 
     id: str
@@ -167,6 +170,10 @@ class Port(msgspec.Struct, kw_only=True):
     subnet_id: str | None = None
     subnet6_id: str | None = None
     vnic_type: str = NORMAL
+    dns_name: str = ""
+    dns_domain: str = ""
+    hostname: str = ""
+    network_domain: str = ""
     qos_policy_id: str | None = None
     qos_network_policy_id: str | None = None
     created_at: datetime.datetime | None = None

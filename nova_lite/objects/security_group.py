@@ -20,6 +20,12 @@ DEFAULT_DESCRIPTION = "Default security group"
 #: Number of a group's members on a network from which on hosts get only changes.
 LARGE = 256
 
+#: Instead of a digest: the list is not in this message.
+UNKNOWN = "unknown"
+
+#: Instead of a group's id: names of guests.
+NAMES = "names"
+
 INGRESS, EGRESS = "ingress", "egress"
 IPV4, IPV6 = "IPv4", "IPv6"
 
@@ -87,9 +93,9 @@ class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class NetworkMembers(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """Addresses of a group's interfaces on one network.
+    """Addresses of a group's interfaces on one network, or names of guests there.
 
-    ``base``: digest of the addresses that the host knows; then ``members`` were added to them, and ``removed`` were
+    ``base``: digest of the members that the host knows; then ``members`` were added to them, and ``removed`` were
     removed.
     """
 
@@ -156,7 +162,8 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     None: unknown. ``pairs``: by port id, the address pairs of ports that have some. ``unfiltered``: ids of ports
     without port security. Both are those of all guests on the host; None: unknown. ``qos``: by port id, limits of the
     ports of all guests on the host that have some; None: unknown. ``floating_qos``: those of floating addresses, by
-    address. ``read_at``: the database's time before the read.
+    address. ``read_at``: the database's time before the read. ``names``: by id of a network that the host's guests
+    reach, the names of its guests in DNS, each with ``address``, name and domain; None: unknown.
     """
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
@@ -171,6 +178,7 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     qos: dict[str, QosLimits] | None = None
     floating_qos: dict[str, QosLimits] = msgspec.field(default_factory=dict)
     read_at: datetime.datetime | None = None
+    names: dict[str, NetworkMembers] | None = None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -4,7 +4,7 @@ A constant holds a rule's name, so handlers write ``policies.CREATE``.
 
 - `base`: the roles that rules are made of, and `rule`, which defines a rule with its default
 - `enforcer`: decides whether a rule allows a caller, and reads the operator's overrides
-- `identity`, `image_service`, `network_service`, `volume_service`, `placement_service`, `load_balancer`:
+- `identity`, `image_service`, `network_service`, `volume_service`, `placement_service`, `dns`, `load_balancer`:
   rules of the other services
 - `images`, `networks`, `floating_ips`, `security_groups`, `volumes`: rules of the compute API's proxies
 - `servers`, `server_groups`, `server_external_events`, `instance_actions`, `consoles`, `keypairs`, `flavors`,
@@ -32,6 +32,7 @@ from nova_lite.policies import (  # noqa: F401 each import adds rules
     backups,
     base,
     consoles,
+    dns,
     extensions,
     flavors,
     floating_ips,

@@ -13,7 +13,10 @@ from nova_lite.api.http.validation import Schema
 from nova_lite.base import exceptions
 
 #: The path of each API at its address, by its name in ``[api] enabled_apis``.
-MOUNTS = {"identity": "", "image": "/v2", "load_balancer": "/v2", "network": "/v2.0", "placement": "", "volume": "/v3"}
+MOUNTS = {
+    "dns": "/v2", "identity": "", "image": "/v2", "load_balancer": "/v2", "network": "/v2.0", "placement": "",
+    "volume": "/v3",
+}  # fmt: skip
 
 _FAULT: Schema = {"description": "A fault, in the form of this API.", "type": "object"}
 

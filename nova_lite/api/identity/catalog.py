@@ -40,6 +40,7 @@ _SERVICES = (
         "placement", "placement", "placement", "placement_endpoint", "placement_listen", "placement_port", ""
     ),
     BuiltInService("network", "network", "neutron", "network_endpoint", "network_listen", "network_port", ""),
+    BuiltInService("dns", "dns", "designate", "dns_endpoint", "dns_listen", "dns_port", ""),
     BuiltInService(
         "load_balancer",
         "load-balancer",

@@ -5,6 +5,7 @@
 - `agents`: agents and availability zones
 - `app`: the network API: the part of Neutron's v2.0 API that clients use, on the built-in backend
 - `availability`: numbers of addresses of networks that are in use, and providers of routers
+- `dns`: names of networks, ports and floating addresses in DNS
 - `extensions`: extensions of Neutron's API that this network API supports, by the aliases that clients look for
 - `faults`: errors in Neutron's form, with Neutron's names and status codes
 - `fields`: attributes of bodies: the types of their fields, each with the check of its value

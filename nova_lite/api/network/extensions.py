@@ -17,6 +17,8 @@ _KNOWN = {
     "availability_zone": ("Availability Zone", "Those of the compute hosts"),
     "binding": ("Port Binding", "On which host a port is, for admins"),
     "default-subnetpools": ("Default Subnetpools", "Subnets get a prefix of the default pool"),
+    "dns-domain-ports": ("dns_domain for ports", "Ports have a dns_domain of their own"),
+    "dns-integration": ("DNS Integration", "Networks, ports and floating addresses have names in DNS"),
     "ext-gw-mode": ("Neutron L3 Configurable external gateway mode", "Gateways of routers with and without SNAT"),
     "external-net": ("Neutron external network", "Pools of floating addresses are external networks"),
     "filter-validation": ("Filter parameters validation", "A filter that is not known is refused"),

@@ -7,10 +7,10 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import field
 
-from nova_lite.api.http.bodies import SAME, Body
+from nova_lite.api.http.bodies import Body
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import fields, listing, requests, views
+from nova_lite.api.network import dns, fields, listing, requests, views
 from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
 from nova_lite.objects import FloatingIp, ListQuery
@@ -38,8 +38,8 @@ Address: TypeAlias = Annotated[str | None, fields.checked(_address)]
 class _FloatingIp(Body):
     port_id: fields.Id = None
     fixed_address: Address = field(default=None, name="fixed_ip_address")
-    dns_name: fields.OnlyEmptyText = SAME
-    dns_domain: fields.OnlyEmptyText = SAME
+    dns_name: dns.Name = ""
+    dns_domain: dns.Domain = ""
     qos_policy_id: fields.Id = None
 
 
@@ -85,6 +85,7 @@ class FloatingIps(NetworkResource):
     def create(self, req: ServiceRequest) -> views.View:
         body = requests.read(req, NewFloatingIp)
         _check_port(body.fixed_address, body.port_id)
+        dns.check_floating(body.dns_name, body.dns_domain)
         if body.subnet_id is not None:
             self._check_subnet(req, body.pool_id, body.subnet_id)
         requested = requests.new(req, FloatingIp, body, id="", pool="")
@@ -117,6 +118,7 @@ class FloatingIps(NetworkResource):
         if "port_id" in changes:
             changes["fixed_address"] = fixed_address
         current = self.conductor.floating_ip_get(req.context, id)
+        dns.take_unchanged(changes, current)
         return self._view(req, self.conductor.floating_ip_update(req.context, current.id, changes))
 
     @route("DELETE", _ONE, policies.FLOATING_DELETE, status=204)

@@ -12,7 +12,7 @@ from msgspec import field
 from nova_lite.api.http.bodies import SAME
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import fields, listing, requests, views
+from nova_lite.api.network import dns, fields, listing, requests, views
 from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
 from nova_lite.network import factory
@@ -25,6 +25,7 @@ _PATH, _ONE, _KEY = "/networks", "/networks/{id}", "network"
 #: Attributes that an external network does not have, because it has no ports, with the only value.
 _OF_PORTS = {
     "shared": False, "admin_state_up": True, "port_security_enabled": True, "mtu": 1500, "tags": [],
+    "dns_domain": "",
     "network_type": None, "physical_network": None, "vlan": None, "qos_policy_id": None,
 }  # fmt: skip
 _OPERATORS = "The operator makes and deletes pools of floating addresses (nova-lite-manage)."
@@ -41,7 +42,7 @@ class _Network(fields.Named):
     external: fields.Flag = field(default=False, name="router:external")
     admin_state_up: fields.StateUp = True
     availability_zone_hints: fields.OnlyEmptyList = SAME
-    dns_domain: fields.OnlyEmptyText = SAME
+    dns_domain: dns.Domain = ""
     qos_policy_id: fields.Id = None
     is_default: fields.OnlyFalse = SAME
     vlan_transparent: fields.OnlyFalse = SAME

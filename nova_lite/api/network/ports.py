@@ -11,7 +11,7 @@ from msgspec import field
 from nova_lite.api.http.bodies import SAME
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import fields, listing, requests, views
+from nova_lite.api.network import dns, fields, listing, requests, views
 from nova_lite.api.network.fixed_addresses import NO_ADDRESS, FixedAddresses, FixedIps, Subnets, fixed_addresses
 from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
@@ -52,8 +52,8 @@ class _Port(fields.Named):
     profile: OnlyEmptyObject = field(default=SAME, name="binding:profile")
     vnic_type: VnicType = field(default=SAME, name="binding:vnic_type")
     extra_dhcp_opts: fields.OnlyEmptyList = SAME
-    dns_name: fields.OnlyEmptyText = SAME
-    dns_domain: fields.OnlyEmptyText = SAME
+    dns_name: dns.Name = ""
+    dns_domain: dns.Domain = ""
     qos_policy_id: fields.Id = None
     propagate_uplink_status: fields.OnlyFalse = SAME
     numa_affinity_policy: fields.OnlyNull = SAME
@@ -81,10 +81,10 @@ class Ports(NetworkResource):
 
     @lists(_PATH, policies.PORT_GET, "ports")
     def index(self, req: ServiceRequest) -> Response:
-        for_admin = req.allows(policies.PORT_GET_BINDING)
+        for_admin, domain = req.allows(policies.PORT_GET_BINDING), self.conf.network.dns_domain
         source = listing.Source(
             lambda query: self.conductor.port_list(req.context, query.filters, query),
-            lambda port: [views.port(port, for_admin)],
+            lambda port: [views.port(port, for_admin, domain)],
             _CONDUCTOR_FILTERS,
         )
         return self.listed(req, source)
@@ -94,7 +94,7 @@ class Ports(NetworkResource):
         return listing.cut(req, self._view(req, self.conductor.port_get(req.context, id)))
 
     def _view(self, req: ServiceRequest, port: Port) -> views.View:
-        return views.port(port, req.allows(policies.PORT_GET_BINDING))
+        return views.port(port, req.allows(policies.PORT_GET_BINDING), self.conf.network.dns_domain)
 
     @route("POST", _PATH, policies.PORT_CREATE, body=NewPort, key=_KEY, response=_KEY, status=201)
     def create(self, req: ServiceRequest) -> Response | views.View:
@@ -104,6 +104,7 @@ class Ports(NetworkResource):
 
     def _new_port(self, req: ServiceRequest, body: NewPort) -> Port:
         _require_same("binding:host_id", body.host_id, "", _NO_BINDING)
+        dns.check_port_name(body.dns_name, self.conf.network.dns_domain)
         if body.device_owner.startswith(_RESERVED_OWNERS):
             req.authorize(policies.PORT_CREATE_OWNER)
         address, address6, link_id = "", None, None
@@ -126,6 +127,7 @@ class Ports(NetworkResource):
         port = self.conductor.port_get(req.context, id)
         now = views.port(port, for_admin=True)
         _check_device(req, changes, port, now)
+        dns.check_port_name(changes.get("dns_name", ""), self.conf.network.dns_domain)
         requests.take_same(changes, now, "{name} of a port cannot be changed: make another port.")
         chosen = {
             policies.PORT_UPDATE_PAIRS: changes.get("address_pairs"),

@@ -6,6 +6,7 @@ import datetime
 import uuid
 from typing import Any, Protocol, TypeVar
 
+from nova_lite.api.network import dns
 from nova_lite.base import ip
 from nova_lite.base.ids import derived_id
 from nova_lite.network import factory
@@ -52,6 +53,7 @@ def network(shown: NetworkRecord, for_admin: bool) -> View:
         **_network(),
         "port_security_enabled": shown.port_security_enabled,
         "admin_state_up": shown.admin_state_up,
+        "dns_domain": shown.dns_domain,
         "qos_policy_id": shown.qos_policy_id,
         **_standard(shown),
     }
@@ -195,7 +197,8 @@ def _subnet(
     }
 
 
-def port(shown: Port, for_admin: bool) -> View:
+def port(shown: Port, for_admin: bool, domain: str = "") -> View:
+    """Return a port. ``domain``: of names on networks without one."""
     view = {
         "id": shown.id,
         "name": shown.name,
@@ -213,9 +216,9 @@ def port(shown: Port, for_admin: bool) -> View:
         "allowed_address_pairs": shown.address_pairs or [],
         "extra_dhcp_opts": [],
         "binding:vnic_type": shown.vnic_type,
-        "dns_name": "",
-        "dns_domain": "",
-        "dns_assignment": [],
+        "dns_name": dns.name_of(shown),
+        "dns_domain": shown.dns_domain,
+        "dns_assignment": dns.assignment(shown, domain),
         "qos_policy_id": shown.qos_policy_id,
         "qos_network_policy_id": shown.qos_network_policy_id,
         "propagate_uplink_status": False,
@@ -322,8 +325,8 @@ def floating_ip(shown: FloatingIp, associated: Port | None) -> View:
         "router_id": None if shown.port_id is None else shown.router_id,
         "status": "DOWN" if shown.port_id is None else "ACTIVE",
         "description": shown.description or "",
-        "dns_name": "",
-        "dns_domain": "",
+        "dns_name": shown.dns_name,
+        "dns_domain": shown.dns_domain,
         "qos_policy_id": shown.qos_policy_id,
         **_standard(shown),
     }

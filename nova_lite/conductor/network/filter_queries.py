@@ -26,6 +26,7 @@ from nova_lite.db.network import security_groups
 from nova_lite.db.network.member_versions import MemberCache
 from nova_lite.db.network.security_groups import FilterQuery
 from nova_lite.objects import PortFilters
+from nova_lite.objects.security_group import LARGE, UNKNOWN, NetworkMembers
 
 LOG = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class FilterQueries:
 
     def __init__(self, db: Database, timing: ConductorTiming = TIMING.conductor) -> None:
         self._db = db
-        self._cache = MemberCache()
+        self._cache, self._names = MemberCache(), MemberCache()
         self._history = MemberHistory()
         self._batcher: Batcher[_Query, PortFilters] = Batcher(self._read, timing.filter_query_batches, is_isolated)
         #: Monotonic time of each host's last query, and whether the host knows networks of members.
@@ -85,15 +86,25 @@ class FilterQueries:
             LOG.info("%d hosts have to send a query for their packet filter rules: %s", len(queries), error)
             return {}
         rules = zip(queries, results, strict=True)
-        return {item.query.host: result for item, result in rules if not isinstance(result, Exception)}
+        return {item.query.host: _for_build(result) for item, result in rules if not isinstance(result, Exception)}
 
     def _read(self, queries: list[_Query]) -> Sequence[PortFilters]:
-        results = self._db.read(security_groups.filters_together, [item.query for item in queries], self._cache)
+        asked = [item.query for item in queries]
+        results = self._db.read(security_groups.filters_together, asked, self._cache, self._names)
         pairs = [
             (_without_networks(result) if item.known is None else result, item.known or {})
             for item, result in zip(queries, results, strict=True)
         ]
         return self._history.reduced(pairs)
+
+
+def _for_build(filters: PortFilters) -> PortFilters:
+    """Leave out large lists of names. A host that lacks one sends a query, and others get what changed."""
+    names = {
+        network_id: item if len(item.members) < LARGE else NetworkMembers(members=[], base=UNKNOWN)
+        for network_id, item in (filters.names or {}).items()
+    }
+    return msgspec.structs.replace(filters, names=names)
 
 
 def _without_networks(filters: PortFilters) -> PortFilters:
@@ -108,4 +119,4 @@ def _without_networks(filters: PortFilters) -> PortFilters:
         else group
         for key, group in filters.groups.items()
     }
-    return msgspec.structs.replace(filters, groups=groups)
+    return msgspec.structs.replace(filters, groups=groups, names=None)

@@ -1,4 +1,4 @@
-"""Recent members of large security groups, so that hosts get what changed instead of all members.
+"""Recent members of large security groups, and names on large networks, so that hosts get what changed.
 
 A host sends a digest of the members that it knows on each network. If this conductor has sent them lately, its reply
 has the members that were added and removed since. Otherwise the reply has all of them. So a lost history costs time
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from nova_lite.objects import PortFilters, SecurityGroup
-from nova_lite.objects.security_group import LARGE, NetworkMembers, members_digest
+from nova_lite.objects.security_group import LARGE, NAMES, NetworkMembers, members_digest
 
 #: Lists of members of a group on a network, and changes of each, that are remembered. 100,000 members need about 7 MB.
 MAX_LISTS, MAX_CHANGES = 16, 64
@@ -68,8 +68,8 @@ class MemberHistory:
     def reduced(self, results: Sequence[tuple[PortFilters, Mapping[str, Mapping[str, str]]]]) -> list[PortFilters]:
         """Return the filters of several hosts. Large lists of members have only changes since what each host knows.
 
-        Each result is with the host's digests by group and network. Results of one transaction share their lists. So
-        each list, and each host's difference, is computed once.
+        Each result is with the host's digests by group and network. Names of guests are the group `NAMES`. Results of
+        one transaction share their lists. So each list, and each host's difference, is computed once.
         """
         recorded: set[tuple[str, str]] = set()
         found: dict[tuple[tuple[str, str], str], NetworkMembers] = {}
@@ -86,20 +86,28 @@ class MemberHistory:
                 found[key, known] = self._reduced(key, members, known)
             return found[key, known]
 
-        def group_reduced(group: SecurityGroup, known: Mapping[str, str]) -> SecurityGroup:
+        def all_reduced(
+            group_id: str, lists: Mapping[str, NetworkMembers], known: Mapping[str, Mapping[str, str]]
+        ) -> dict[str, NetworkMembers]:
+            digests = known.get(group_id, {})
+            return {
+                network_id: reduced((group_id, network_id), members, digests.get(network_id))
+                for network_id, members in lists.items()
+            }
+
+        def group_reduced(group: SecurityGroup, known: Mapping[str, Mapping[str, str]]) -> SecurityGroup:
             if not group.members_by_network:
                 return group
-            lists = {
-                network_id: reduced((group.id, network_id), members, known.get(network_id))
-                for network_id, members in group.members_by_network.items()
-            }
-            return msgspec.structs.replace(group, members_by_network=lists)
+            return msgspec.structs.replace(
+                group, members_by_network=all_reduced(group.id, group.members_by_network, known)
+            )
 
         with self._lock:
             made = [
                 msgspec.structs.replace(
                     filters,
-                    groups={key: group_reduced(group, known.get(key, {})) for key, group in filters.groups.items()},
+                    groups={key: group_reduced(group, known) for key, group in filters.groups.items()},
+                    names=all_reduced(NAMES, filters.names or {}, known),
                 )
                 for filters, known in results
             ]

@@ -18,6 +18,7 @@ from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.conductor.operations import checks
 from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import Instance
 from nova_lite.db.image import images
 from nova_lite.db.servers import claims, disk_keys, keypairs, tpms
@@ -93,6 +94,8 @@ class RebuildHandler(OperationHandler):
             if name not in CHANGEABLE:
                 raise exceptions.InvalidInput(reason=f"{name} of a server cannot be changed by a rebuild")
             setattr(instance, name, value)
+        if "hostname" in payload["changes"]:
+            uow.publish(FiltersChanged(instance.project_id))
         if root is None:
             instance.image_ref = image.id
         instance.image = msgspec.to_builtins(image)

@@ -939,7 +939,7 @@ class Network(Tagged, Changed, Base):
     changed. ``subnet6``: see `nova_lite.objects.Network`. ``subnet_id`` and ``subnet6_id``: see
     `nova_lite.objects.ipv6.subnet_id_of`. ``parent_id``: network of which the row is a segment, for further subnets;
     None: it is a network itself. ``is_segmented``: it has segments. ``physical_network`` and ``vlan``: see
-    `nova_lite.objects.Network`.
+    `nova_lite.objects.Network`, and so is ``dns_domain``.
     """
 
     __tablename__ = "networks"
@@ -980,6 +980,7 @@ class Network(Tagged, Changed, Base):
     physical_network: Mapped[str | None] = mapped_column(Name)
     vlan: Mapped[int | None] = mapped_column()
     qos_policy_id: Mapped[str | None] = mapped_column(Uuid, index=True)
+    dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
 
     @property
     def public_id(self) -> str:
@@ -1005,6 +1006,7 @@ class Port(Tagged, Changed, Base):
     ``address_pairs``: objects with ``ip_address`` (or a range) and ``mac_address``, from which it may send, too.
     ``device_id`` and ``device_owner``: texts of the program whose port it is, "" for a port of a server or router.
     ``vnic_type``: see `nova_lite.objects.pci.PORT_DEVICES`. ``bound_host``: of a service's port, the host that has it.
+    ``dns_name`` and ``dns_domain``: see `nova_lite.objects.Port`.
     """
 
     __tablename__ = "ports"
@@ -1036,6 +1038,8 @@ class Port(Tagged, Changed, Base):
     vnic_type: Mapped[str] = mapped_column(sa.String(16), default=NORMAL, server_default=sa.text("'normal'"))
     qos_policy_id: Mapped[str | None] = mapped_column(Uuid, index=True)
     bound_host: Mapped[str | None] = mapped_column(Name, index=True)
+    dns_name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
 
 
 class Router(Tagged, Changed, Base):
@@ -1112,6 +1116,8 @@ class FloatingIp(Tagged, Changed, Base):
     port_id: Mapped[str | None] = mapped_column(sa.ForeignKey("ports.id", ondelete="SET NULL"), unique=True)
     description: Mapped[str | None] = mapped_column(Name)
     qos_policy_id: Mapped[str | None] = mapped_column(Uuid, index=True)
+    dns_name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
 
 
 class SecurityGroup(Tagged, Changed, Base):
@@ -1183,6 +1189,43 @@ class AddressGroup(Changed, Base):
     name: Mapped[str] = mapped_column(Name, default="")
     description: Mapped[str] = mapped_column(Name, default="")
     addresses: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+
+
+class DnsZone(Changed, Base):
+    """Zone of the DNS service (`nova_lite.dns.objects.Zone`)."""
+
+    __tablename__ = "dns_zones"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name, unique=True)
+    email: Mapped[str] = mapped_column(Name)
+    ttl: Mapped[int]
+    description: Mapped[str | None] = mapped_column(Name)
+    serial: Mapped[int] = mapped_column(sa.BigInteger)
+    version: Mapped[int]
+    status: Mapped[str] = mapped_column(sa.String(16))
+    action: Mapped[str] = mapped_column(sa.String(16), index=True)
+
+
+class DnsRecordSet(Changed, Base):
+    """Record set of the DNS service (`nova_lite.dns.objects.RecordSet`). ``action`` NONE: the name server has it."""
+
+    __tablename__ = "dns_recordsets"
+    __table_args__ = (sa.UniqueConstraint("zone_id", "name", "type"),)
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    zone_id: Mapped[str | None] = mapped_column(sa.ForeignKey("dns_zones.id"))
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name)
+    type: Mapped[str] = mapped_column(sa.String(16))
+    ttl: Mapped[int | None]
+    records: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    description: Mapped[str | None] = mapped_column(Name)
+    managed: Mapped[bool] = mapped_column(default=False)
+    version: Mapped[int]
+    status: Mapped[str] = mapped_column(sa.String(16))
+    action: Mapped[str] = mapped_column(sa.String(16), index=True)
 
 
 class QosPolicy(Tagged, Changed, Base):

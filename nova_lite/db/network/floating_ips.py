@@ -140,6 +140,8 @@ def allocate(
         "user_id": context.user_id or "",
         "description": request and request.description,
         "tags": request and request.tags,
+        "dns_name": request.dns_name if request is not None else "",
+        "dns_domain": request.dns_domain if request is not None else "",
         "qos_policy_id": request and request.qos_policy_id,
         "created_at": uow.now,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -20,7 +20,7 @@ from nova_lite.db.core.events import FiltersChanged, InterfacesChanged
 from nova_lite.db.core.models import Instance, MemberVersion
 from nova_lite.objects.security_group import LARGE
 
-#: Addresses of a project's members, sorted, by name of their group and by network.
+#: Addresses of a project's members, sorted, by name of their group and by network. Names of its guests are a group.
 Members = Mapping[str, Mapping[str, list[str]]]
 
 #: Projects whose members are remembered. They need about 7 MB for each 100,000.
@@ -65,6 +65,24 @@ def read(uow: UnitOfWork, projects: Collection[str]) -> dict[str, int]:
     """
     found = uow.rows(_VERSIONS, {"projects": projects})
     return {row.project_id: row.version for row in found}
+
+
+def through(
+    uow: UnitOfWork,
+    projects: Collection[str],
+    cache: MemberCache | None,
+    read_members: Callable[..., dict[str, Members]],
+) -> dict[str, Members]:
+    """Return what ``read_members`` reads of these projects. What ``cache`` knows is not read."""
+    if cache is None or not projects:
+        return read_members(uow, projects) if projects else {}
+    versions = uow.once(("member versions", frozenset(projects)), lambda: read(uow, projects))
+    found = cache.get(versions)
+    if missing := set(projects) - found.keys():
+        new = read_members(uow, missing)
+        cache.put(versions, new)
+        found |= new
+    return found
 
 
 class _Known(NamedTuple):

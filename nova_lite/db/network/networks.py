@@ -40,16 +40,19 @@ UPDATABLE = (
     "shared",
     "mtu",
     "qos_policy_id",
+    "dns_domain",
 )
 SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
 #: Changes of the IPv6 subnet. They are fields of `Subnet6`: settings, and names.
 SUBNET6 = "subnet6"
 _UPDATABLE6 = {*SETTINGS, "name", "description"}
 #: Changes of a network itself, and values that its segments have, too.
-_OF_NETWORK = {"name", "description", "admin_state_up", "port_security_enabled", "shared", "mtu", "qos_policy_id"}
+_OF_NETWORK = {
+    "name", "description", "admin_state_up", "port_security_enabled", "shared", "mtu", "qos_policy_id", "dns_domain",
+}  # fmt: skip
 _COPIED = (
     "name", "mtu", "project_id", "admin_state_up", "port_security_enabled", "needs_router", "physical_network", "vlan",
-    "qos_policy_id",
+    "qos_policy_id", "dns_domain",
 )  # fmt: skip
 
 #: Number of routes that DHCP delivers to a guest, as in Neutron.
@@ -310,8 +313,10 @@ def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: d
         _check_qos(row.physical_network, changes["qos_policy_id"])
         qos.check(uow, context, changes["qos_policy_id"], row.qos_policy_id)
         uow.publish(*(FiltersChanged(user) for link in (row, *segments) for user in _projects_on(uow, link.id)))
-    if changes.get("mtu", row.mtu) != row.mtu:
+    is_remeasured = changes.get("mtu", row.mtu) != row.mtu
+    if is_remeasured:
         _check_mtu([row, *segments], changes["mtu"])
+    if is_remeasured or changes.get("dns_domain", row.dns_domain) != row.dns_domain:
         for link in (row, *segments):
             link.revised = True
             uow.publish(*map(FiltersChanged, _projects_on(uow, link.id)))

@@ -40,6 +40,9 @@ MAX_ADDRESS_PAIRS = 10
 #: Fields that decide what a port sends and receives.
 _OF_TRAFFIC = ("security_groups", "admin_state_up", "address_pairs", "port_security_enabled", "qos_policy_id")
 
+#: Texts that name a port in DNS.
+_OF_DNS = ("dns_name", "dns_domain")
+
 #: Texts about the device of a port that is of no server and no router.
 _DEVICE = ("device_id", "device_owner")
 _WAYS = {
@@ -73,6 +76,8 @@ _QUERY = (
         NetworkRow.subnet_id,
         NetworkRow.subnet6_id,
         NetworkRow.qos_policy_id,
+        sa.func.coalesce(Instance.hostname, ""),
+        sa.func.coalesce(NetworkRow.dns_domain, ""),
     )
     .outerjoin(NetworkRow, NetworkRow.id == Row.network_id)
     .outerjoin(Instance, Instance.uuid == Row.instance_uuid)
@@ -182,6 +187,8 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "device_id": _device_id(uow, port.device_id),
         "device_owner": port.device_owner,
         "vnic_type": port.vnic_type,
+        "dns_name": port.dns_name,
+        "dns_domain": port.dns_domain,
         "qos_policy_id": port.qos_policy_id,
         "created_at": uow.now,
     }
@@ -325,12 +332,14 @@ def _address6(
 
 def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
     """Change ``name``, ``description``, ``admin_state_up``, ``security_groups`` (names or ids, the whole list),
-    ``address_pairs``, ``port_security_enabled``, ``qos_policy_id``, and of a port without a server ``address``,
-    ``address6``, ``segment_id``, ``device_id`` and ``device_owner``. Raises `PortInUse` and the errors of `create`.
+    ``address_pairs``, ``port_security_enabled``, ``qos_policy_id``, ``dns_name``, ``dns_domain``, and of a port without
+    a server ``address``, ``address6``, ``segment_id``, ``device_id`` and ``device_owner``. Raises `PortInUse` and the
+    errors of `create`.
     """
     row = locked(uow, context, port_id)
     found = get(uow, context, port_id)
-    known = {"name", "description", "address", "address6", "segment_id", "mac_address", *_OF_TRAFFIC, *_DEVICE}
+    known = {"name", "description", "address", "address6", "segment_id", "mac_address"}
+    known |= {*_OF_TRAFFIC, *_DEVICE, *_OF_DNS}
     unknown = changes.keys() - known
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port cannot be changed")
@@ -360,9 +369,9 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     if is_moved or changes.keys() & {"address6", "segment_id"}:
         wanted = changes["address"] if is_moved else None
         _move(uow, row, _choose_link(uow, row, wanted, changes), wanted, changes.get("address6"))
-    if changes.keys() & set(_OF_TRAFFIC):
+    if changes.keys() & {*_OF_TRAFFIC, *_OF_DNS}:
         uow.publish(FiltersChanged(found.project_id))
-    for name in changes.keys() & {"name", "description", "admin_state_up", "qos_policy_id"}:
+    for name in changes.keys() & {"name", "description", "admin_state_up", "qos_policy_id", *_OF_DNS}:
         setattr(row, name, changes[name])
     row.updated_at = uow.now
     uow.session.flush()
@@ -468,7 +477,7 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
     made = []
     for values, names in zip(found, names_of, strict=True):
         owner, _, instance_project, _, host, zone, power_state, router_id, *of_link = values[len(_FIELDS) :]
-        parent_id, subnet_id, subnet6_id, qos_network_policy_id = of_link
+        parent_id, subnet_id, subnet6_id, qos_network_policy_id, hostname, network_domain = of_link
         project_id = owner or instance_project
         fields = {name: _known(name, value) for name, value in zip(_FIELDS, values, strict=False)}
         link_id = fields["network_id"]
@@ -487,6 +496,8 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
                 subnet_id=subnet_id or link_id,
                 subnet6_id=subnet6_id or ipv6.subnet_id(link_id),
                 qos_network_policy_id=qos_network_policy_id,
+                hostname=hostname,
+                network_domain=network_domain,
             )
         )
     return made

@@ -28,7 +28,7 @@ from nova_lite.db.core.models import SecurityGroup as Row
 from nova_lite.db.core.models import SecurityGroupRule as RuleRow
 from nova_lite.db.core.statements import holds, insert_unless_taken
 from nova_lite.db.hosts import services
-from nova_lite.db.network import address_groups, member_versions, qos, router_hosts, spanning
+from nova_lite.db.network import address_groups, guest_names, member_versions, qos, router_hosts, spanning
 from nova_lite.db.network.member_versions import MemberCache, Members
 from nova_lite.db.servers import instances
 from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGroupRule
@@ -595,12 +595,15 @@ def filters(
 
 
 def filters_together(
-    uow: UnitOfWork, questions: Sequence[FilterQuery], cache: MemberCache | None = None
+    uow: UnitOfWork,
+    questions: Sequence[FilterQuery],
+    cache: MemberCache | None = None,
+    names_cache: MemberCache | None = None,
 ) -> list[PortFilters]:
     """Return the filter rules of each host, with as many statements as for one. Instances that are gone, or not on,
     moving to, or moving from the host, are in no group.
 
-    Members that ``cache`` knows are not read.
+    Members that ``cache`` knows are not read, and so are names of guests that ``names_cache`` knows.
     """
     hosts = {item.host for item in questions}
     servers, read_at = _servers(uow, hosts)
@@ -621,6 +624,8 @@ def filters_together(
         for host, concerned in servers.items()
     }
     known = router_hosts.networks(uow, {network_id for ids in revised.values() for network_id in ids})
+    named = {item.host: _named_projects(item, servers[item.host]) for item in questions}
+    names = guest_names.by_project(uow, {project for projects in named.values() for project in projects}, names_cache)
     used = {policy for mine in ports.values() for port in mine for policy in (port.qos, port.floating_qos) if policy}
     limits = qos.limits(uow, used)
     for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
@@ -641,8 +646,14 @@ def filters_together(
         told.floating_qos = {
             port.floating: limits[port.floating_qos] for port in here if port.floating and port.floating_qos in limits
         }
+        told.names = guest_names.on_networks(names, named[question.host], reached)
         told.read_at = read_at
     return answers
+
+
+def _named_projects(question: FilterQuery, servers: Mapping[str, _Server]) -> set[str]:
+    """Return the projects whose guests' names a host gets: with a build command, those of its servers."""
+    return set(question.projects) or {server.project_id for server in servers.values()}
 
 
 def _servers(uow: UnitOfWork, hosts: Collection[str]) -> tuple[dict[str, dict[str, _Server]], datetime.datetime]:
@@ -724,16 +735,7 @@ def _with_members(
     without members.
     """
     projects = {group.project_id for group in groups.values()}
-    members: dict[str, Members] = {}
-    if cache is not None and projects:
-        versions = member_versions.read(uow, projects)
-        members = cache.get(versions)
-    missing = projects - members.keys()
-    if missing:
-        read = _members_by_name(uow, missing)
-        members |= read
-        if cache is not None:
-            cache.put(versions, read)
+    members = member_versions.through(uow, projects, cache, _members_by_name)
     return {
         group.id: msgspec.structs.replace(
             group,

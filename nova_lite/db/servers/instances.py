@@ -19,6 +19,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import models, paging, rows
 from nova_lite.db.core.engine import Time, UnitOfWork, code_of
+from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.hosts import services
 from nova_lite.db.servers import instance_filters, interfaces
 from nova_lite.objects import (
@@ -495,6 +496,8 @@ def update(uow: UnitOfWork, context: RequestContext, instance_uuid: str, changes
         _check_pinnable(row, changes["requested_availability_zone"])
     for name, value in changes.items():
         setattr(row, name, value)
+    if "hostname" in changes:
+        uow.publish(FiltersChanged(row.project_id))
     row.updated_at = uow.now
     return to_object(uow, row)
 

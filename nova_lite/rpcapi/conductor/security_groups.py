@@ -93,7 +93,8 @@ class SecurityGroupsRPC(Protocol):
         host's own.
 
         ``host`` may ask about all instances whose interfaces it has. Instances that do not concern the host are in no
-        group. ``known_members``: digests of the large lists of members that the host knows, by group and network. Such
-        a list may have changes only (`NetworkMembers.base`). None: a host of an older version. It gets members without
-        their networks (`SecurityGroup.members`), and always all of them. ``known``: from such hosts, ignored.
+        group. ``known_members``: digests of the large lists of members that the host knows, by group (`NAMES`: names
+        of guests) and network. Such a list may have changes only (`NetworkMembers.base`). None: a host of an older
+        version. It gets members without their networks (`SecurityGroup.members`), always all of them, and no names.
+        ``known``: from such hosts, ignored.
         """

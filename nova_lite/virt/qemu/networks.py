@@ -162,7 +162,15 @@ class HostFilters(abilities.Filters):
         self._anti_spoofing.restore()
         self._interfaces.update(filters)
         relevant = msgspec.structs.replace(
-            filters, peers=None, routers=None, networks=None, pairs=None, unfiltered=None, qos=None, floating_qos={}
+            filters,
+            peers=None,
+            routers=None,
+            networks=None,
+            pairs=None,
+            unfiltered=None,
+            names=None,
+            qos=None,
+            floating_qos={},
         )
         self._port_firewall.set(relevant)
         self._qos.set(filters)

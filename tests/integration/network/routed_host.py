@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from nova_lite.objects import VIF, HostRouter, Network, ipv6
+from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.net import realms
 from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
 from tests.integration.libvirt.namespaces import DISCOVER
@@ -38,6 +39,7 @@ import json, selectors, sys
 from types import SimpleNamespace
 import msgspec
 from nova_lite.objects import VIF, HostRouter, PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.net import dhcp, former_networks, names, namespaces
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
 from nova_lite.virt.libvirt.net.networks import HostNetworks
@@ -50,7 +52,7 @@ conf = SimpleNamespace(
     vxlan=SimpleNamespace(local_ip=settings["local_ip"], dstport=4789),
     network=SimpleNamespace(
         metadata_service=settings["metadata"], host_ports=settings["host_ports"], security_groups=True,
-        public_interface="lo",
+        public_interface="lo", dns_domain="cloud.test",
     ),
 )
 # `ip netns exec` has mounts of its own.
@@ -83,6 +85,7 @@ firewall = PortFirewall(conf, "t", settings["directory"], networks.numbers)
 firewall.prepare(ports)
 floating = {name: address for address, name in settings["floating"].items()}
 firewall.set(PortFilters(groups={"g": group}, instances={key: ["g"] for key in ports}, floating=floating))
+networks.set_names(msgspec.convert(settings["names"], dict[str, NetworkMembers]), routers.active)
 tunnels.route(routers.active)
 tunnels.set(settings["peers"])
 if settings["metadata"]:
@@ -117,6 +120,8 @@ class RoutedHost(Room):
         self._directory = Path(tempfile.mkdtemp(prefix=f"{self.name}.", dir="/var/tmp"))
         self._directory.chmod(0o755)
         self._floating: dict[str, str] = {}
+        #: Names of guests, by network.
+        self.names: dict[str, NetworkMembers] = {}
         self._prefix = f"{self.name}-r-"
         self.in_space(self.host, "ip", "route", "add", "default", "via", OUTSIDE)
 
@@ -203,6 +208,7 @@ class RoutedHost(Room):
             "routers": msgspec.to_builtins(list(routers)),
             "peers": {network_id: [self.peer] if peers else [] for network_id in networks},
             "floating": self._floating,
+            "names": msgspec.to_builtins(self.names),
             "prefix": self._prefix,
             "pid": os.getpid(),
             "metadata": False,

@@ -8,6 +8,7 @@ import sys
 import msgspec
 import pytest
 
+from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.net.names import bridge_name
 from tests.integration.network.room import OUTSIDE, within_patience
 from tests.integration.network.routed_host import A, B, RoutedHost, router
@@ -30,6 +31,11 @@ _ASK = """
 import socket, sys
 with socket.create_connection((sys.argv[1], int(sys.argv[2])), 1) as client:
     print(client.recv(200).decode())
+"""
+_RESOLVE = """
+import sys, dns.message, dns.query
+reply = dns.query.udp(dns.message.make_query(sys.argv[2], sys.argv[3]), sys.argv[1], 1)
+print(*sorted(str(item) for answer in reply.answer for item in answer))
 """
 
 
@@ -135,3 +141,31 @@ def test_network_moves_into_the_realm_of_its_router_and_back(hosts: tuple[Routed
     one.drive()
     assert one.realms() == {A.id}
     assert one.offer(vif)["address"] == "10.1.0.10"
+
+
+def resolved(host: RoutedHost, who: str, name: str, kind: str = "A") -> str:
+    """Return what the name server of a guest's network answers, empty without an answer."""
+    command = ["ip", "netns", "exec", host.space(who), sys.executable, "-c", _RESOLVE, "10.1.0.1", name, kind]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return result.stdout.strip()
+
+
+def test_each_tenant_resolves_its_own_guest_of_a_name(hosts: tuple[RoutedHost, RoutedHost]) -> None:
+    """The tenants have the same names and addresses, but not the same guest of each name."""
+    one, _ = hosts
+    made = [router(A, B, guests=[one.guest_on(A, "p1", 10)]), router(SAME, guests=[one.guest_on(SAME, "q1", 10)])]
+    one.names = {
+        A.id: NetworkMembers(members=["10.1.0.10 web ", "10.1.0.20 db "]),
+        B.id: NetworkMembers(members=["10.2.0.30 mail "]),
+        SAME.id: NetworkMembers(members=["10.1.0.20 web ", "10.1.0.10 db "]),
+    }
+    one.drive(*made)
+    for who, web, db, own in (("p1", "10.1.0.10", "10.1.0.20", "web"), ("q1", "10.1.0.20", "10.1.0.10", "db")):
+        assert within_patience(lambda who=who, web=web: resolved(one, who, "web.cloud.test") == web)  # type: ignore[misc]
+        assert (resolved(one, who, "web"), resolved(one, who, "db.cloud.test")) == (web, db)
+        assert resolved(one, who, "10.0.1.10.in-addr.arpa", "PTR") == f"{own}.cloud.test."
+    assert (resolved(one, "p1", "mail.cloud.test"), resolved(one, "q1", "mail.cloud.test")) == ("10.2.0.30", "")
+    one.names[SAME.id] = NetworkMembers(members=["10.1.0.30 web "])
+    one.drive(*made)
+    assert within_patience(lambda: resolved(one, "q1", "web.cloud.test") == "10.1.0.30")
+    assert (resolved(one, "p1", "web.cloud.test"), resolved(one, "q1", "db.cloud.test")) == ("10.1.0.10", "")

@@ -46,6 +46,7 @@ OTHERS = {
             "volume_versions",
             "network_versions",
             "placement_versions",
+            "dns_versions",
             "load_balancer_versions",
         ),
         "versions",
@@ -53,6 +54,7 @@ OTHERS = {
     "load_balancer": "a wing, with tests of its own: tests/unit/api/load_balancer",
     "openapi": "the description of the API",
     "metadata": "guests, who are known by their addresses",
+    "dns": "a wing: tests/unit/api/dns",
 }
 
 #: A request with a body on each API.

@@ -89,5 +89,5 @@ def test_bodies_that_tests_send_fit_the_schemas_of_the_documents() -> None:
 
 
 def test_document_of_an_unknown_api_is_a_configuration_error() -> None:
-    with pytest.raises(exceptions.ConfigurationError, match="api = netwrk; it must be one of identity"):
+    with pytest.raises(exceptions.ConfigurationError, match="api = netwrk; it must be one of dns, identity"):
         service_openapi.app_factory({}, api="netwrk")

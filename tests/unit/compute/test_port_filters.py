@@ -6,6 +6,7 @@ import datetime
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from nova_lite.base import exceptions
@@ -13,7 +14,7 @@ from nova_lite.compute import port_filters
 from nova_lite.compute.port_filters import PortFilterSync
 from nova_lite.conductor.network.member_history import MemberHistory
 from nova_lite.objects import PortFilters, QosLimits, SecurityGroup
-from nova_lite.objects.security_group import NetworkMembers
+from nova_lite.objects.security_group import LARGE, UNKNOWN, NetworkMembers
 from nova_lite.virt.driver import Unsupported
 from tests.support.compute_host import make_instance
 
@@ -379,3 +380,47 @@ def test_host_gets_only_the_changes_of_a_large_group(clock: list[float]) -> None
     assert (members(), conductor.sent[4:]) == (set(conductor.members), [0])
     conductor.members = conductor.members[:10]
     assert (members(), conductor.sent[5:]) == (set(conductor.members), [10]), "a small group is sent as a whole"
+
+
+def test_names_of_a_large_network_are_queried_if_the_build_command_has_none_and_the_host_none(
+    clock: list[float],
+) -> None:
+    driver, conductor = Driver(), Conductor()
+    sync = steady(driver, conductor)
+    sync.tick()
+    whole = {"n1": NetworkMembers(members=["10.0.0.2 a "])}
+    replies = [whole]
+    conductor_filters = conductor.filters
+
+    def with_names(uuids: list[str]) -> PortFilters:
+        return msgspec.structs.replace(conductor_filters(uuids), names=replies[-1])
+
+    conductor.filters = with_names  # type: ignore[method-assign]
+    absent = {"n1": NetworkMembers(members=[], base=UNKNOWN), "n2": NetworkMembers(members=["10.0.1.2 b "])}
+    for known in (False, True):
+        conductor.time = (conductor.time or 0) + 1
+        update = msgspec.structs.replace(conductor.filters([]), names=absent)
+        queries = len(conductor.queries)
+        sync.commands_received(["b"], update)
+        sync.tick()
+        sync.tick()
+        assert len(conductor.queries) == queries + (not known)
+        assert (driver.applied[-1].names or {})["n1"] == whole["n1"]
+    assert (driver.applied[-1].names or {})["n2"] == absent["n2"]
+
+
+def test_names_of_a_large_network_come_as_changes(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, conductor = Driver(), Conductor()
+    sync = steady(driver, conductor)
+    many = [f"10.0.{number // 256}.{number % 256} s{number} " for number in range(LARGE + 1)]
+    conductor_filters, lists = conductor.filters, [many, many[1:]]
+
+    def with_names(uuids: list[str]) -> PortFilters:
+        names = {"n1": NetworkMembers(members=sorted(lists[min(len(conductor.queries) - 1, 1)]))}
+        return msgspec.structs.replace(conductor_filters(uuids), names=names)
+
+    conductor.filters = with_names  # type: ignore[method-assign]
+    sync.tick()
+    sync.refresh_soon()
+    sync.tick()
+    assert [(item.names or {})["n1"].members for item in driver.applied] == [sorted(many), sorted(many[1:])]

@@ -15,4 +15,5 @@
 - `migration_peers`: lets other hosts in while a guest comes from them
 - `neutron`: ports that Neutron manages
 - `names`: names of bridges and devices
+- `names_of_guests`: names of guests in DNS
 """

@@ -33,7 +33,7 @@ RELEASE = "dhcp_release"
 #: Name of the process that asks this machine's name servers.
 RESOLVER = f"{PREFIX}resolver"
 #: Kinds of files of a process, beside its reservations.
-KINDS = ("conf", "options", "servers", "leases", "pid")
+KINDS = ("conf", "options", "servers", "names", "leases", "pid")
 
 #: Users as whom it runs, by preference.
 _USERS = ("libvirt-dnsmasq", "dnsmasq", "nobody")
@@ -60,6 +60,7 @@ def configuration(network: Network, name: str, reservations: str) -> str:
         f"dhcp-hostsdir={reservations}",
         f"dhcp-optsfile={path_of(name, 'options')}",
         f"servers-file={path_of(name, 'servers')}",
+        f"addn-hosts={path_of(name, 'names')}",
         "no-resolv",
         f"dhcp-option=option:mtu,{network.mtu}",
         # Authoritative for its guests only: it ignores others, and refuses no request of theirs.

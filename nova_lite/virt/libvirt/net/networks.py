@@ -13,12 +13,14 @@ import json
 import logging
 import os
 import socket
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files, ip
 from nova_lite.objects import VIF, HostRouter, Network
+from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.net import (
     dhcp,
@@ -26,6 +28,7 @@ from nova_lite.virt.libvirt.net import (
     floating_ips,
     former_networks,
     links,
+    names_of_guests,
     namespaces,
     neutron,
     nft,
@@ -70,6 +73,10 @@ class HostNetworks:
         self.numbers = Links(dhcp.DIRECTORY)
         self._realms = Realms(self.numbers)
         self._uses = NetworkUses()
+        self._domain: str = conf.network.dns_domain
+        #: Names of guests, and routers, that the files of names have; and the networks with such files.
+        self._named: object = None
+        self._with_names: set[str] = set()
         self._has_metadata: bool = conf.network.metadata_service
         self._host_ports: list[int] = conf.network.host_ports
         self._table = links_table(host)
@@ -192,7 +199,7 @@ class HostNetworks:
         os.makedirs(reservations.directory_for(network), mode=0o755, exist_ok=True)
         self._ensure(network)
         moved = reservations.place(network)
-        if reservations.write_settings(network, self._host) or moved:
+        if reservations.write_settings(network, self._host, self._domain) or moved:
             dhcp.reload(network_name(network))
 
     def remove_idle(self, minimum_age: float) -> list[str]:
@@ -270,7 +277,7 @@ class HostNetworks:
             name = network_name(network)
             os.makedirs(reservations.directory_for(network), mode=0o755, exist_ok=True)
             reservations.touch(network)
-            is_changed = reservations.write_settings(network, self._host)
+            is_changed = reservations.write_settings(network, self._host, self._domain)
             if is_new:
                 dhcp.stop(name)
                 self._loaded.pop(network.id, None)  # another daemon may have removed its realm meanwhile
@@ -399,6 +406,16 @@ class HostNetworks:
         return f"via {address} dev {uplink_name(realm_id)}"
 
     # --- services
+
+    def set_names(self, names: Mapping[str, NetworkMembers] | None, routers: list[HostRouter]) -> None:
+        """Publish the names of guests, by their networks, to the guests that they reach."""
+        if names is None or (names, routers) == self._named:
+            return
+        found = names_of_guests.texts(names, routers, self._domain)
+        for network_id, text in (dict.fromkeys(self._with_names - names.keys(), "") | found).items():
+            if names_of_guests.write(reservations.names_path(network_id), text, self._host):
+                dhcp.reload(f"{PREFIX}{network_id}")
+        self._named, self._with_names = (names, routers), set(names)
 
     def metadata_sockets(self) -> dict[str, socket.socket]:
         """Return a listening socket for the metadata service of each network that has one, by the network's id."""

@@ -59,7 +59,7 @@ class HostSide(HostPart, abilities.Networks):
             return
         parts = self._parts
         parts.records.record(instance.uuid, vifs)
-        served = {vif.network.id for vif in vifs if parts.networks.plug(vif, instance.hostname)}
+        served = {vif.network.id for vif in vifs if parts.networks.plug(vif, _name_on(vif, instance))}
 
         def load(text: str) -> None:
             parts.port_firewall.plug(instance.uuid, vifs, text)
@@ -136,12 +136,26 @@ class HostFilters(abilities.Filters):
         parts.anti_spoofing.restore()
         parts.records.update(filters)
         parts.routers.set(filters.routers)
+        parts.networks.set_names(filters.names, parts.routers.active)
         # Floating addresses lead into realms, so a network that has moved to another one matters to the filters.
         bare = [HostRouter(id=router.id, networks=router.networks, only=router.only) for router in parts.routers.active]
         relevant = msgspec.structs.replace(
-            filters, peers=None, routers=bare, networks=None, pairs=None, unfiltered=None, qos=None, floating_qos={}
+            filters,
+            peers=None,
+            routers=bare,
+            networks=None,
+            pairs=None,
+            unfiltered=None,
+            names=None,
+            qos=None,
+            floating_qos={},
         )
         parts.port_firewall.set(relevant)
         parts.tunnels.route(parts.routers.active)
         parts.tunnels.set(filters.peers)
         parts.qos.set(filters)
+
+
+def _name_on(vif: VIF, instance: Instance) -> str:
+    """Return the host name that DHCP gives a guest, which dnsmasq then answers: "" on another project's network."""
+    return instance.hostname if vif.network.project_id in (None, instance.project_id) else ""

@@ -15,7 +15,7 @@ import time
 from nova_lite.base import exceptions, files, ip
 from nova_lite.objects import VIF, Network, ipv6
 from nova_lite.objects.instance import version_of
-from nova_lite.virt.libvirt.net import dhcp, links, nft
+from nova_lite.virt.libvirt.net import dhcp, links, names_of_guests, nft
 from nova_lite.virt.libvirt.net.firewall import DNS_PORT
 from nova_lite.virt.libvirt.net.names import PREFIX, network_name
 from nova_lite.virt.libvirt.net.realms import address_in
@@ -29,8 +29,11 @@ _MAC_ADDRESS = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 
 
-def settings(network: Network) -> dict[str, str]:
-    """Return the files with settings of a network that can change, in dnsmasq's format."""
+def settings(network: Network, domain: str) -> dict[str, str]:
+    """Return the files with settings of a network that can change, in dnsmasq's format.
+
+    ``domain``: of guests on networks without one.
+    """
     routes = [
         (nft.network(ip.parse_network4(route["destination"])), nft.address(ip.parse4(route["nexthop"])))
         for route in nft.usable("host route", network.host_routes or [], _valid_route, str)
@@ -41,8 +44,9 @@ def settings(network: Network) -> dict[str, str]:
     words = ",".join(word for route in routes for word in route)
     options = [f"option:router,{address_in(network, network.gateway)}" if network.gateway else "option:router"]
     options += [f"option:classless-static-route,{words}", f"249,{words}"] if routes else []
+    options += names_of_guests.options(network, domain)
     options.append(f"option:mtu,{network.mtu}")  # comes before the option of the network's start
-    servers = [f"server={address}" for address in name_servers(network)]
+    servers = [*names_of_guests.servers(domain), *(f"server={address}" for address in name_servers(network))]
     return {"options": "\n".join([*options, ""]), "servers": "\n".join([*servers, ""])}
 
 
@@ -58,10 +62,10 @@ def name_servers(network: Network) -> list[str]:
     return own or [f"{links.HOST}#{DNS_PORT}"]
 
 
-def write_settings(network: Network, host: str) -> bool:
+def write_settings(network: Network, host: str, domain: str) -> bool:
     """Write the files of `settings` that differ. Return whether there were any."""
     written = False
-    for kind, text in settings(network).items():
+    for kind, text in settings(network, domain).items():
         path = dhcp.path_of(network_name(network), kind)
         content = text.encode()
         with contextlib.suppress(OSError), open(path, "rb") as file:
@@ -72,11 +76,21 @@ def write_settings(network: Network, host: str) -> bool:
     return written
 
 
+def names_path(network_id: str) -> str:
+    """Return the path of the file with names of guests."""
+    return dhcp.path_of(f"{PREFIX}{_plain(network_id)}", "names")
+
+
 def directory_for(network: Network, is_served: bool = True) -> str:
     """Return the directory of the reservations. ``is_served``: dnsmasq reads it."""
-    if not _PLAIN_NAME.fullmatch(network.id):
-        raise exceptions.VirtDriverError(reason=f"network id {network.id!r} is not a plain name")
+    _plain(network.id)
     return directory_of(network_name(network), is_served)
+
+
+def _plain(network_id: str) -> str:
+    if not _PLAIN_NAME.fullmatch(network_id):
+        raise exceptions.VirtDriverError(reason=f"network id {network_id!r} is not a plain name")
+    return network_id
 
 
 def directory_of(name: str, is_served: bool = True) -> str:

@@ -30,12 +30,12 @@ DEADLINE = 30
 ME = make.context()
 
 #: SQL statements of a query. They read the host's servers, their interfaces, their projects' groups, rules, versions of
-#: members and members, the networks that span hosts, their ends and the addresses of those.
-STATEMENTS = 9
+#: members and members, the networks that span hosts, their ends and the addresses of those, and names of guests.
+STATEMENTS = 10
 LIMITS = ConductorTiming.filter_query_batches
 
 #: Filters of a host without guests.
-EMPTY = PortFilters(peers={}, routers=[], networks={}, pairs={}, unfiltered=[])
+EMPTY = PortFilters(peers={}, routers=[], networks={}, pairs={}, unfiltered=[], qos={}, names={})
 
 
 class Cloud(NamedTuple):
@@ -250,9 +250,9 @@ def test_filter_batchof_a_batch_are_one_transaction(
     sizes = []
     whole = security_groups.filters_together
 
-    def counted(uow: UnitOfWork, questions: list[FilterQuery], cache: MemberCache) -> list[PortFilters]:
+    def counted(uow: UnitOfWork, questions: list[FilterQuery], *caches: MemberCache) -> list[PortFilters]:
         sizes.append(len(questions))
-        return whole(uow, questions, cache)
+        return whole(uow, questions, *caches)
 
     monkeypatch.setattr(security_groups, "filters_together", counted)
     assert send_batch(db, batch) == alone
@@ -286,9 +286,9 @@ def test_unavailable_database_fails_every_filter_query_of_a_batch(
     reads = []
     whole = security_groups.filters_together
 
-    def fails(uow: UnitOfWork, questions: list[FilterQuery], cache: MemberCache) -> list[PortFilters]:
+    def fails(uow: UnitOfWork, questions: list[FilterQuery], *caches: MemberCache) -> list[PortFilters]:
         if questions[0].host == "first":
-            return whole(uow, questions, cache)
+            return whole(uow, questions, *caches)
         reads.append(questions)
         raise sa.exc.InterfaceError("SELECT", None, Exception("gone"))
 

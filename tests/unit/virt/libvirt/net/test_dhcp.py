@@ -14,6 +14,7 @@ from nova_lite.base import exceptions
 from nova_lite.objects import Network, Subnet6, ipv6
 from nova_lite.virt.libvirt.net import dhcp, namespaces
 from tests.support.guests import make_network
+from tests.support.waiting import wait_for
 
 NETWORK = make_network()
 NAME = f"nova-lite-{NETWORK.id}"
@@ -58,6 +59,7 @@ def test_process_of_a_network_assigns_reserved_addresses_only(directory: Path) -
         "dhcp-hostsdir=/reservations",
         f"dhcp-optsfile={directory}/{NAME}.options",
         f"servers-file={directory}/{NAME}.servers",
+        f"addn-hosts={directory}/{NAME}.names",
         "no-resolv",
         "dhcp-option=option:mtu,1450",
         "dhcp-ignore=tag:!known",
@@ -123,6 +125,7 @@ def process(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = ["sh", "-c", "read line", f"--conf-file={directory}/{NAME}.conf"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as started:
         (directory / f"{NAME}.pid").write_text(f"{started.pid}\n")
+        wait_for("the process has its command line", lambda: dhcp.is_running(NAME))
         yield started
 
 

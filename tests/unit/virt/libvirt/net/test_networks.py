@@ -206,7 +206,7 @@ def test_changed_settings_reach_the_gateway_and_dnsmasq(
     ]
     assert {f"link set dev {name} mtu 1400" for name in (names.gateway_name(ONE.id), "br1")} <= {*kernel.lines[None]}
     host.update(changed)
-    assert Path(dhcp.path_of("nova-lite-net-1", "servers")).read_text() == "server=9.9.9.9\n"
+    assert Path(dhcp.path_of("nova-lite-net-1", "servers")).read_text() == "server=/openstacklocal/\nserver=9.9.9.9\n"
 
 
 def test_guests_without_snat_and_on_networks_of_the_operator_are_reached_from_the_host(

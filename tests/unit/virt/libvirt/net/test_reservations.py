@@ -11,6 +11,9 @@ from nova_lite.objects import FixedIp, Subnet6, ipv6
 from nova_lite.virt.libvirt.net import dhcp, reservations
 from tests.support.guests import make_network, make_vif
 
+#: Options of names in a domain.
+DOMAIN = "option:domain-name,cloud.test\noption6:domain-search,cloud.test\n"
+
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -82,20 +85,20 @@ def test_ids_cannot_leave_the_directory(bad: str) -> None:
 
 
 def test_settings_are_options_of_dnsmasq() -> None:
-    assert reservations.settings(make_network(dns=["9.9.9.9", "9.9.9.10"])) == {
-        "options": "option:router,10.76.0.1\noption:mtu,1500\n",
-        "servers": "server=9.9.9.9\nserver=9.9.9.10\n",
+    assert reservations.settings(make_network(dns=["9.9.9.9", "9.9.9.10"]), "cloud.test") == {
+        "options": f"option:router,10.76.0.1\n{DOMAIN}option:mtu,1500\n",
+        "servers": "server=/cloud.test/\nserver=9.9.9.9\nserver=9.9.9.10\n",
     }
     route = {"destination": "10.5.0.0/16", "nexthop": "10.76.0.9"}
     words = "10.5.0.0/16,10.76.0.9"
     bad = {"destination": "10.5.0.0/16,x", "nexthop": "10.76.0.9"}
     without = make_network(gateway=None, host_routes=[route, bad])
-    assert reservations.settings(without)["options"] == (
-        f"option:router\noption:classless-static-route,{words}\n249,{words}\noption:mtu,1500\n"
+    assert reservations.settings(without, "cloud.test")["options"] == (
+        f"option:router\noption:classless-static-route,{words}\n249,{words}\n{DOMAIN}option:mtu,1500\n"
     )
     words += ",0.0.0.0/0,10.76.0.1"
-    assert reservations.settings(make_network(host_routes=[route]))["options"] == (
-        f"option:router,10.76.0.1\noption:classless-static-route,{words}\n249,{words}\noption:mtu,1500\n"
+    assert reservations.settings(make_network(host_routes=[route]), "cloud.test")["options"] == (
+        f"option:router,10.76.0.1\noption:classless-static-route,{words}\n249,{words}\n{DOMAIN}option:mtu,1500\n"
     ), "a guest that gets routes ignores the gateway's own option"
 
 
@@ -107,12 +110,13 @@ def test_name_servers_are_those_of_the_subnets_or_the_machines() -> None:
 
 
 def test_settings_that_are_the_same_are_not_written_again(directory: Path) -> None:
-    assert reservations.write_settings(make_network(), "host")
-    assert not reservations.write_settings(make_network(), "host")
+    assert reservations.write_settings(make_network(), "host", "cloud.test")
+    assert not reservations.write_settings(make_network(), "host", "cloud.test")
     path = directory.parent / f"nova-lite-{make_network().id}.servers"
-    assert (path.read_text(), path.stat().st_mode & 0o777) == ("server=169.254.192.1#9053\n", 0o644)
-    assert reservations.write_settings(make_network(dns=["9.9.9.9"]), "host")
-    assert path.read_text() == "server=9.9.9.9\n"
+    text = "server=/cloud.test/\nserver=169.254.192.1#9053\n"
+    assert (path.read_text(), path.stat().st_mode & 0o777) == (text, 0o644)
+    assert reservations.write_settings(make_network(dns=["9.9.9.9"]), "host", "cloud.test")
+    assert path.read_text() == "server=/cloud.test/\nserver=9.9.9.9\n"
 
 
 def test_reservations_without_dhcp_are_where_dnsmasq_does_not_read_them(directory: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import msgspec
 import pytest
@@ -334,10 +335,15 @@ def test_invalid_interface_or_floating_address_stops_no_start(
 
 
 def test_groups_know_the_ip_version_for_which_a_router_connects_a_network() -> None:
-    """Realms depend on it."""
+    """Realms depend on it. Neighbours and names, which change with every guest, do not matter to them."""
     router = HostRouter(id="r", networks=[make_network()], only={NETWORK_ID: 4}, neighbours={NETWORK_ID: {}})
-    known = plugging._without_neighbours(router, ())
-    assert (known.only, known.neighbours) == ({NETWORK_ID: 4}, {})
+    names = {NETWORK_ID: NetworkMembers(members=["10.76.0.10 web "])}
+    parts = MagicMock()
+    parts.routers.active = [router]
+    plugging.HostFilters(parts).apply(PortFilters(routers=[router], names=names))
+    bare = HostRouter(id="r", networks=router.networks, only={NETWORK_ID: 4})
+    assert parts.port_firewall.set.call_args.args == (PortFilters(routers=[bare]),)
+    assert parts.networks.set_names.call_args.args == (names, [router])
 
 
 def test_invalid_interface_is_not_plugged_and_blocks_no_other(tmp_path: Path, nft: Nft) -> None:

@@ -8,7 +8,7 @@ realms what goes elsewhere, and nothing for itself but DNS queries and these por
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from nova_lite.base import ip
@@ -192,8 +192,13 @@ class Published(NamedTuple):
     is_open: bool
 
 
-def host_ruleset(table: str, published: Iterable[Published], bridges: Iterable[str], host_ports: Sequence[int]) -> str:
-    """Return the nft commands that replace the host's table. ``bridges``: those of networks with a gateway here.
+def host_ruleset(
+    table: str, published: Iterable[Published], bridges: Mapping[str, str], host_ports: Sequence[int]
+) -> str:
+    """Return the nft commands that replace the host's table.
+
+    ``bridges``: of networks with a gateway here, with the uplinks of their realms. Another daemon of this machine has
+    rules for other realms.
 
     The kernel shows packets on bridges to the host's tables, too. No rule of the host, or of another program, may
     translate their addresses: they are those of a realm. So the first rules translate each to itself.
@@ -212,6 +217,7 @@ delete table inet {table}
 table inet {table} {{
 {sets}
   set bridges {{ type ifname;{_elements(map(nft.interface, bridges))} }}
+  set uplinks {{ type ifname;{_elements(map(nft.interface, set(bridges.values())))} }}
   chain untranslated_in {{
     type nat hook prerouting priority dstnat - 20; policy accept;
     iifname @bridges meta nfproto ipv4 dnat ip to ip daddr
@@ -233,12 +239,12 @@ table inet {table} {{
   chain forward {{
     type filter hook forward priority filter - 5; policy accept;
     ct direction reply accept
-    iifname {_ANY_UPLINK} ip saddr != {links.RANGE} ip saddr != @open4 drop
-    iifname {_ANY_UPLINK} ip6 saddr != {links.RANGE6} ip6 saddr != @open6 drop
-    oifname {_ANY_UPLINK} ip daddr {links.RANGE} ct status ! dnat drop
-    oifname {_ANY_UPLINK} ip6 daddr {links.RANGE6} drop
-    oifname {_ANY_UPLINK} ip daddr @closed4 drop
-    oifname {_ANY_UPLINK} ip6 daddr @closed6 drop
+    iifname @uplinks ip saddr != {links.RANGE} ip saddr != @open4 drop
+    iifname @uplinks ip6 saddr != {links.RANGE6} ip6 saddr != @open6 drop
+    oifname @uplinks ip daddr {links.RANGE} ct status ! dnat drop
+    oifname @uplinks ip6 daddr {links.RANGE6} drop
+    oifname @uplinks ip daddr @closed4 drop
+    oifname @uplinks ip6 daddr @closed6 drop
   }}
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;

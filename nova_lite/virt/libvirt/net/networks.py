@@ -387,7 +387,7 @@ class HostNetworks:
                     published.append(Published(cidr, not routing.snat))
                     routes[nft.network(cidr)] = self._way(realm_id, version)
         with self.numbers.lock():
-            bridges = [bridge_name(network) for network, _ in list(self._placed.values())]
+            bridges = {bridge_name(network): uplink_name(realm_id) for network, realm_id in list(self._placed.values())}
             text = firewall.host_ruleset(self._table, published, bridges, self._host_ports)
             if text != self._links:
                 nft.apply(text)

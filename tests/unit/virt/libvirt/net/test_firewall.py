@@ -162,7 +162,7 @@ def test_realm_accepts_only_replies_through_its_uplink() -> None:
 
 
 def test_realms_reach_the_name_server_ping_and_ports_of_the_operator_on_the_host() -> None:
-    assert chain(firewall.host_ruleset("t", [], [], [8774, 80]), "input") == [
+    assert chain(firewall.host_ruleset("t", [], {}, [8774, 80]), "input") == [
         'iifname != "nlu*" accept',
         "ct state established,related accept",
         "ip daddr 169.254.192.1 meta l4proto { tcp, udp } th dport 9053 accept",
@@ -170,18 +170,18 @@ def test_realms_reach_the_name_server_ping_and_ports_of_the_operator_on_the_host
         "tcp dport { 80, 8774 } accept",
         "reject",
     ]
-    assert "tcp dport { 80" not in firewall.host_ruleset("t", [], [], [])
+    assert "tcp dport { 80" not in firewall.host_ruleset("t", [], {}, [])
 
 
 def test_host_forwards_links_published_ranges_and_replies_only() -> None:
-    assert chain(firewall.host_ruleset("t", [], [], []), "forward") == [
+    assert chain(firewall.host_ruleset("t", [], {}, []), "forward") == [
         "ct direction reply accept",
-        'iifname "nlu*" ip saddr != 169.254.192.0/18 ip saddr != @open4 drop',
-        'iifname "nlu*" ip6 saddr != fd6e:6f76:616c::/112 ip6 saddr != @open6 drop',
-        'oifname "nlu*" ip daddr 169.254.192.0/18 ct status ! dnat drop',
-        'oifname "nlu*" ip6 daddr fd6e:6f76:616c::/112 drop',
-        'oifname "nlu*" ip daddr @closed4 drop',
-        'oifname "nlu*" ip6 daddr @closed6 drop',
+        "iifname @uplinks ip saddr != 169.254.192.0/18 ip saddr != @open4 drop",
+        "iifname @uplinks ip6 saddr != fd6e:6f76:616c::/112 ip6 saddr != @open6 drop",
+        "oifname @uplinks ip daddr 169.254.192.0/18 ct status ! dnat drop",
+        "oifname @uplinks ip6 daddr fd6e:6f76:616c::/112 drop",
+        "oifname @uplinks ip daddr @closed4 drop",
+        "oifname @uplinks ip6 daddr @closed6 drop",
     ]
 
 
@@ -190,7 +190,7 @@ def test_ranges_with_their_own_addresses_are_open_and_those_of_the_operator_clos
         Published(ipaddress.ip_network(cidr), is_open)
         for cidr, is_open in (("10.2.0.0/24", True), ("10.1.0.0/24", False), ("fd02::/64", True), ("fd01::/64", False))
     ]
-    text = firewall.host_ruleset("t", published, ["br2", "br1"], [])
+    text = firewall.host_ruleset("t", published, {"br2": "nlu2", "br1": "nlu1"}, [])
     for name, kind, cidr in (
         ("open4", "ipv4_addr", "10.2.0.0/24"),
         ("closed4", "ipv4_addr", "10.1.0.0/24"),
@@ -199,12 +199,13 @@ def test_ranges_with_their_own_addresses_are_open_and_those_of_the_operator_clos
     ):
         assert f"set {name} {{ type {kind}; flags interval; auto-merge; elements = {{ {cidr} }}; }}" in text
     assert 'set bridges { type ifname; elements = { "br1", "br2" }; }' in text
-    assert "set bridges { type ifname; }" in firewall.host_ruleset("t", [], [], [])
+    assert 'set uplinks { type ifname; elements = { "nlu1", "nlu2" }; }' in text
+    assert "set bridges { type ifname; }" in firewall.host_ruleset("t", [], {}, [])
 
 
 def test_no_rule_of_the_host_translates_packets_on_bridges() -> None:
     """Tables of the host see them, and another program's rule may come before ours."""
-    text = firewall.host_ruleset("t", [], ["br1"], [])
+    text = firewall.host_ruleset("t", [], {"br1": "nlu1"}, [])
     assert chain(text, "untranslated_in") == [
         "iifname @bridges meta nfproto ipv4 dnat ip to ip daddr",
         "iifname @bridges meta nfproto ipv6 dnat ip6 to ip6 daddr",

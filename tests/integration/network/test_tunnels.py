@@ -14,13 +14,15 @@ import pytest
 
 from nova_lite.objects import VIF, PortFilters, SecurityGroup
 from nova_lite.objects.security_group import default_group
-from nova_lite.virt.libvirt.net.names import bridge_mac
+from nova_lite.virt.libvirt.net.names import bridge_mac, gateway_name
 from nova_lite.virt.libvirt.net.security_groups import ruleset
 from tests.integration.network.packets import pinged, tcp, unpinged
 from tests.integration.network.room import BRIDGE, HOST_ADDRESS, NETWORK, Room, run
 
 WIDE = msgspec.structs.replace(NETWORK, vni=77, mtu=1450)
 TABLE = "nova_lite_tunnels_t"
+#: Packets that leave through a device get its address.
+SHARE = "table ip share {{ chain out {{ type nat hook postrouting priority 100; oifname {device} masquerade; }}; }}"
 
 #: Program that acts as a compute daemon there.
 _DRIVE = """
@@ -71,10 +73,30 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
 
 
 class Host(Room):
+    """A host whose gateway is in a realm, as `HostNetworks` makes it: a namespace with a link to the bridge."""
+
     def __init__(self, local_ip: str, directory: Path) -> None:
         super().__init__()
         self.local_ip = local_ip
-        self.in_space(self.host, "ip", "link", "set", BRIDGE, "address", bridge_mac(77))
+        gateway, realm = gateway_name(WIDE.id), self.space("realm")
+        self._space(realm)
+        for space, command in (
+            (self.host, f"ip address delete {HOST_ADDRESS}/24 dev {BRIDGE}"),
+            (self.host, f"ip link set dev {BRIDGE} alias nova-lite:{WIDE.id}"),
+            (self.host, f"ip link add {gateway} type veth peer name {BRIDGE} address {bridge_mac(77)} netns {realm}"),
+            (self.host, f"ip link set dev {gateway} master {BRIDGE} up"),
+            (realm, f"ip address add {HOST_ADDRESS}/24 dev {BRIDGE}"),
+            (realm, f"ip link set {BRIDGE} up"),
+            (self.host, f"ip link add uplink type veth peer name uplink netns {realm}"),
+            (self.host, "ip address add 10.7.0.1/24 dev uplink"),
+            (self.host, "ip link set uplink up"),
+            (realm, "ip address add 10.7.0.2/24 dev uplink"),
+            (realm, "ip link set uplink up"),
+            (realm, "ip route add default via 10.7.0.1"),
+            (realm, "sysctl -q -w net.ipv4.ip_forward=1"),
+        ):
+            self.in_space(space, *command.split())
+        self.in_space(realm, "nft", SHARE.format(device="uplink"))
         self._directory = directory
         directory.mkdir()
 
@@ -166,8 +188,8 @@ def test_host_is_the_gateway_of_its_own_guests_only(hosts: tuple[Host, Host]) ->
     one.span(two.local_ip)
     two.span(one.local_ip)
     assert pinged(one, HOST_ADDRESS, "a") and pinged(one, b.address, "a")
-    assert unpinged(one, b.address, "host")
-    one.in_space(one.host, "ip", "address", "del", f"{HOST_ADDRESS}/24", "dev", BRIDGE)
+    assert unpinged(one, b.address, "realm")
+    one.in_space(one.space("realm"), "ip", "address", "del", f"{HOST_ADDRESS}/24", "dev", BRIDGE)
     one.in_space(one.space("a"), "ip", "neigh", "flush", "dev", "eth0")
     assert unpinged(one, HOST_ADDRESS, "a"), "the other host's gateway"
     assert pinged(one, b.address, "a")
@@ -195,8 +217,7 @@ def test_guest_cannot_send_into_the_tunnel(hosts: tuple[Host, Host], guarded: st
     peers = [one.local_ip] if guarded == "hers" else []
     one.span(two.local_ip)
     two.span(*peers)
-    shared = 'table ip share { chain out { type nat hook postrouting priority 100; oifname "under" masquerade; }; }'
-    one.in_space(one.host, "nft", shared)
+    one.in_space(one.host, "nft", SHARE.format(device="under"))
     if guarded == "his":
         one.in_space(one.host, "nft", "delete", "table", "inet", TABLE)
     assert received(one, two, b) == "nothing"

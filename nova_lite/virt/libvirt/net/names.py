@@ -42,6 +42,11 @@ def gateway_name(network_id: str) -> str:
     return f"{GATEWAY}{_short(network_id)}"
 
 
+def new_name(network_id: str) -> str:
+    """Return the name of a network's bridge while it is being made."""
+    return f"nln{_short(network_id)}"
+
+
 def uplink_name(realm_id: str) -> str:
     """Return the name of the host's end of a realm's way out."""
     return f"{UPLINK}{_short(realm_id)}"

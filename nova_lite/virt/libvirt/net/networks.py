@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import socket
+import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -53,6 +54,8 @@ from nova_lite.virt.libvirt.net.uses import NetworkUses
 
 LOG = logging.getLogger(__name__)
 
+#: Seconds after which it is checked again whether other programs have changed what was made.
+CHECK_SECONDS = 30.0
 #: Connections to the metadata service that wait.
 _BACKLOG = 128
 
@@ -90,6 +93,9 @@ class HostNetworks:
         #: Loaded rules and routes: realm and table by network, the host's table, its routes by range.
         self._loaded: dict[str, tuple[str, str]] = {}
         self._links = ""
+        #: Routers whose routes and neighbours are set, and when all were last looked at.
+        self._carried: list[HostRouter] = []
+        self._carried_at = self._restored_at = float("-inf")
         self._routes: dict[str, str] = {}
         self._sockets: dict[str, tuple[str, socket.socket]] = {}
         self._unserved: set[str] = set()
@@ -238,7 +244,10 @@ class HostNetworks:
         return True
 
     def restore(self) -> None:
-        """Repair what other programs have ended or removed. A failure is logged."""
+        """Repair what other programs have ended or removed, from time to time. A failure is logged."""
+        if time.monotonic() < self._restored_at + CHECK_SECONDS:
+            return
+        self._restored_at = time.monotonic()
         try:
             if self._is_prepared:
                 _accept_links()
@@ -281,6 +290,7 @@ class HostNetworks:
             if is_new:
                 dhcp.stop(name)
                 self._loaded.pop(network.id, None)  # another daemon may have removed its realm meanwhile
+                self._carried = [router for router in self._carried if router.id != realm_id]
             self._placed[network.id] = _Placed(network, realm_id)
             self._load(network.id)
             dhcp.run(name, dhcp.configuration(network, name, reservations.directory_for(network)), realm_id)
@@ -345,12 +355,11 @@ class HostNetworks:
             except exceptions.VirtDriverError as error:
                 LOG.error("Network %s is not routed: %s", network.id, error.message)
         self._publish()
-        for router in routers:
-            if namespaces.exists(realm_name(router.id)):
-                realms.set_routes(router)
-                for network in router.networks:
-                    if network.vni is not None and realms.realm_of(network.id) == router.id:
-                        realms.set_neighbours(network, router.id, router.neighbours.get(network.id, {}))
+        is_due = time.monotonic() >= self._carried_at + CHECK_SECONDS
+        carried = {} if is_due else {router.id: router for router in self._carried}
+        self._carried = [router for router in routers if carried.get(router.id) == router or _carry_out(router)]
+        if is_due:
+            self._carried_at = time.monotonic()
 
     def _leave(self, network: Network, realm_id: str) -> None:
         """Move a network from the realm of its former router to one of its own."""
@@ -376,6 +385,10 @@ class HostNetworks:
 
     def _publish(self) -> None:
         """Load what passes between the host and its realms, and the routes to networks whose guests show themselves."""
+        with self.numbers.lock():
+            self._publish_locked()
+
+    def _publish_locked(self) -> None:
         published, routes = [], {}
         for network, realm_id in list(self._placed.values()):
             if realms.realm_of(network.id) != realm_id:
@@ -386,19 +399,18 @@ class HostNetworks:
                     cidr = ip.parse_network(text, strict=False)
                     published.append(Published(cidr, not routing.snat))
                     routes[nft.network(cidr)] = self._way(realm_id, version)
-        with self.numbers.lock():
-            bridges = {bridge_name(network): uplink_name(realm_id) for network, realm_id in list(self._placed.values())}
-            text = firewall.host_ruleset(self._table, published, bridges, self._host_ports)
-            if text != self._links:
-                nft.apply(text)
-                self._links = text
-            for target, way in routes.items():
-                if self._routes.get(target) != way:
-                    _add_route(target, way)
-            for target in self._routes.keys() - routes.keys():
-                with contextlib.suppress(exceptions.VirtDriverError):  # it has gone with its device
-                    namespaces.ip_batch([f"route delete {target} {self._routes[target]}"])
-            self._routes = routes
+        bridges = {bridge_name(network): uplink_name(realm_id) for network, realm_id in list(self._placed.values())}
+        text = firewall.host_ruleset(self._table, published, bridges, self._host_ports)
+        if text != self._links:
+            nft.apply(text)
+            self._links = text
+        for target, way in routes.items():
+            if self._routes.get(target) != way:
+                _add_route(target, way)
+        for target in self._routes.keys() - routes.keys():
+            with contextlib.suppress(exceptions.VirtDriverError):  # it has gone with its device
+                namespaces.ip_batch([f"route delete {target} {self._routes[target]}"])
+        self._routes = routes
 
     def _way(self, realm_id: str, version: int) -> str:
         number = self.numbers.number(realm_id)
@@ -434,6 +446,16 @@ class HostNetworks:
                 else:
                     self._unserved.discard(network.id)
         return {network_id: listener for network_id, (_, listener) in self._sockets.items()}
+
+
+def _carry_out(router: HostRouter) -> bool:
+    """Set routes and neighbours of a router that has a realm here. Return whether all hold."""
+    if not namespaces.exists(realm_name(router.id)):
+        return False
+    spanning = [network for network in router.networks if network.vni is not None]
+    here = [network for network in spanning if realms.realm_of(network.id) == router.id]
+    held = [realms.set_neighbours(item, router.id, router.neighbours.get(item.id, {})) for item in here]
+    return realms.set_routes(router) and all(held)
 
 
 def _listen(network: Network, realm_id: str) -> socket.socket:

@@ -29,6 +29,7 @@ from nova_lite.virt.libvirt.net.names import (
     bridge_mac,
     bridge_name,
     gateway_name,
+    new_name,
     realm_name,
     tunnel_name,
     uplink_name,
@@ -72,7 +73,9 @@ class Realms:
         if not namespaces.exists(name):
             namespaces.add(name)
         if os.path.exists(f"{NET}/{uplink}"):
-            return
+            if _alias(uplink) == realm_id:
+                return
+            namespaces.ip_batch([f"link delete dev {uplink}"])
         number = self.numbers.number(realm_id)
         inner, inner6 = links.address(number), links.address6(number)
         has_ipv6 = _has_ipv6()
@@ -101,6 +104,8 @@ class Realms:
             ]
         namespaces.ip_batch(outer)
         namespaces.ip_batch(within, name)
+        # The alias comes last: a link without one, which a killed daemon has left, is made again.
+        namespaces.ip_batch([f"link set dev {uplink} alias {realm_id}"])
         LOG.info("Realm %s is made, with address %s on its link %s", realm_id, inner, uplink)
 
     def remove(self, realm_id: str) -> None:
@@ -114,15 +119,17 @@ class Realms:
 
     def make_bridge(self, network: Network) -> None:
         """Make the bridge of a network. Do nothing if it exists. Raises `VirtDriverError`."""
-        bridge = bridge_name(network)
+        bridge, new = bridge_name(network), new_name(network.id)
         if not os.path.exists(f"{NET}/{bridge}"):
-            namespaces.ip_batch(
-                [
-                    f"link add name {bridge} mtu {network.mtu:d} type bridge stp_state 0 forward_delay 0",
-                    f"link set dev {bridge} addrgenmode none alias {ALIAS}{_plain(network.id)}",
-                    f"link set dev {bridge} up",
-                ]
-            )
+            # A bridge without an alias is the operator's, so it gets its name last.
+            lines = [f"link delete dev {new}"] if os.path.exists(f"{NET}/{new}") else []
+            lines += [
+                f"link add name {new} mtu {network.mtu:d} type bridge stp_state 0 forward_delay 0",
+                f"link set dev {new} addrgenmode none alias {ALIAS}{_plain(network.id)}",
+                f"link set dev {new} name {bridge}",
+                f"link set dev {bridge} up",
+            ]
+            namespaces.ip_batch(lines)
             LOG.info("Network %s has bridge %s", network.id, bridge)
 
     def place(self, network: Network, realm_id: str) -> bool:
@@ -132,10 +139,9 @@ class Realms:
         """
         outer, inner, name = gateway_name(network.id), bridge_name(network), realm_name(realm_id)
         former = realm_of(network.id)
-        is_new = former != realm_id
-        if former is not None and (is_new or not namespaces.exists(name)):
+        is_new = former != realm_id or not namespaces.exists(name)
+        if is_new and os.path.exists(f"{NET}/{outer}"):
             namespaces.ip_batch([f"link delete dev {outer}"])
-            is_new = True
         self.ensure(realm_id)
         if is_new:
             mac = bridge_mac(network.vni or 0)  # the same in another realm, so that guests need not learn it
@@ -209,7 +215,8 @@ def network_on(bridge: str) -> str | None:
 def bridge_of(network_id: str) -> str:
     """Return the bridge that we have made for a network, empty if there is none."""
     names = os.listdir(NET) if os.path.isdir(NET) else []
-    return next((name for name in names if _alias(name) == f"{ALIAS}{network_id}"), "")
+    new = new_name(network_id)
+    return next((name for name in names if name != new and _alias(name) == f"{ALIAS}{network_id}"), "")
 
 
 def members(bridge: str) -> set[str]:
@@ -285,8 +292,8 @@ def _has_ipv6() -> bool:
 _EVERYTHING = {4: "0.0.0.0/0", 6: "::/0"}
 
 
-def set_routes(router: HostRouter) -> None:
-    """Set the static routes of a router's realm to exactly these. A failure is logged."""
+def set_routes(router: HostRouter) -> bool:
+    """Set the static routes of a router's realm to exactly these. Return whether they hold. A failure is logged."""
     name = realm_name(router.id)
     try:
         for version in (4, 6) if _has_ipv6() else (4,):
@@ -307,6 +314,8 @@ def set_routes(router: HostRouter) -> None:
             namespaces.ip_batch(lines, name)
     except exceptions.VirtDriverError as error:
         LOG.error("Static routes of router %s do not hold: %s", router.id, error.message)
+        return False
+    return True
 
 
 def routes(router: HostRouter, version: int) -> dict[str, str]:
@@ -341,8 +350,11 @@ def _ways(router: HostRouter, version: int) -> list[tuple[str, ip.Network]]:
     return [(bridge, ip.parse_network(cidr, strict=False)) for bridge, cidr in connected if cidr]
 
 
-def set_neighbours(network: Network, realm_id: str, wanted: Mapping[str, str]) -> None:
-    """Set the permanent neighbours of a gateway to exactly these MAC addresses by address. A failure is logged."""
+def set_neighbours(network: Network, realm_id: str, wanted: Mapping[str, str]) -> bool:
+    """Set the permanent neighbours of a gateway to exactly these MAC addresses by address.
+
+    Returns whether they hold. A failure is logged.
+    """
     valid = dict(nft.usable("neighbour", wanted.items(), _neighbour, lambda item: item[0]))
     name, device = realm_name(realm_id), bridge_name(network)
     try:
@@ -357,6 +369,8 @@ def set_neighbours(network: Network, realm_id: str, wanted: Mapping[str, str]) -
         namespaces.ip_batch(lines, name)
     except exceptions.VirtDriverError as error:
         LOG.error("Guests of other hosts on network %s are not reached by routers: %s", network.id, error.message)
+        return False
+    return True
 
 
 def _neighbour(item: tuple[str, str]) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import libvirt
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.virt.libvirt.net import dhcp, namespaces, nft, realms
+from nova_lite.virt.libvirt.net import dhcp, namespaces, networks, nft, realms
 
 INSIDE = re.compile(r"--net=/run/netns/(.*)")
 
@@ -39,6 +39,7 @@ class Kernel:
         self.settings: dict[str | None, list[str]] = {}
         monkeypatch.setattr(realms, "NET", str(self.net))
         monkeypatch.setattr(dhcp, "DIRECTORY", str(path / "dhcp"))
+        monkeypatch.setattr(networks, "CHECK_SECONDS", 0.0)
         monkeypatch.setattr(namespaces, "exists", lambda name: name in self.namespaces)
         monkeypatch.setattr(namespaces, "add", self.namespaces.add)
         monkeypatch.setattr(namespaces, "remove", self._remove_namespace)
@@ -86,6 +87,8 @@ class Kernel:
                 assert rest[-1] in self.namespaces
                 link = {"mtu": int(mtu), "flags": [], "addr_info": []}
                 self.inner.setdefault(rest[-1], {})[inner] = link
+            case ["link", "set", "dev", device, "name", name]:
+                (self.net / device).rename(self.net / name)
             case ["link", "set", "dev", device, *rest]:
                 if "alias" in rest:
                     (self.net / device / "ifalias").write_text(rest[rest.index("alias") + 1])

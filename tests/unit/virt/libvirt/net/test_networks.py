@@ -107,6 +107,19 @@ def test_network_is_moved_with_its_routers_static_routes_and_neighbours(host: Ho
     assert kernel.lines["nl-r"][-1] == "neigh replace 10.1.0.5 lladdr fa:16:3e:00:00:05 dev br1 nud permanent"
 
 
+def test_unchanged_router_is_carried_out_once_in_a_while(
+    host: HostNetworks, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plug(host, ONE)
+    monkeypatch.setattr(networks, "CHECK_SECONDS", 3600.0)
+    host.route([ROUTER])
+    shown = len(kernel.commands)
+    host.route([ROUTER])
+    assert len(kernel.commands) == shown
+    host.route([msgspec.structs.replace(ROUTER, neighbours={ONE.id: {"10.1.0.5": "fa:16:3e:00:00:05"}})])
+    assert len(kernel.commands) > shown
+
+
 def test_realm_that_another_daemon_has_chosen_stays(host: HostNetworks, kernel: Kernel, libvirtd: Libvirt) -> None:
     """The other daemon may know the router first."""
     host.set_routers([ROUTER])
@@ -158,7 +171,7 @@ def test_bridge_of_another_network_is_refused(host: HostNetworks, kernel: Kernel
 def test_network_that_fails_does_not_stop_the_others(
     host: HostNetworks, kernel: Kernel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kernel.broken = "name br1 "
+    kernel.broken = f"link add name {names.new_name(ONE.id)}"
     vifs = [make_vif(network=network) for network in (ONE, TWO)]
     assert host.init_host(vifs) == {TWO.id}
     assert f"Network {ONE.id} of guests is not restored: " in caplog.text

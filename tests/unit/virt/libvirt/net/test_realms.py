@@ -191,3 +191,23 @@ def test_failed_neighbour_is_logged(kernel: Kernel, caplog: pytest.LogCaptureFix
         "Guests of other hosts on network net-1 are not reached by routers: " in caplog.text
         and "ip: neigh replace" in caplog.text
     )
+
+
+# --- what a killed daemon has left
+
+
+@pytest.mark.parametrize("part", ["alias r", f"alias {realms.ALIAS}net-1", "name br1", "master br1", "dev lo up"])
+def test_network_that_was_made_in_part_is_made_whole(here: realms.Realms, kernel: Kernel, part: str) -> None:
+    kernel.broken = part
+    with pytest.raises(exceptions.VirtDriverError), here.numbers.lock():
+        here.make_bridge(NETWORK)
+        here.place(NETWORK, "r")
+    kernel.broken = None
+    with here.numbers.lock():
+        here.make_bridge(NETWORK)
+        here.place(NETWORK, "r")
+    assert (realms.realm_of("net-1"), realms.network_on("br1")) == ("r", "net-1")
+    assert kernel.inner["nl-r"]["br1"]["addr_info"], "the gateway has its address"
+    assert (kernel.net / uplink_name("r") / "ifalias").read_text() == "r"
+    assert realms.members("br1") == {gateway_name("net-1")}
+    assert kernel.lines["nl-r"].count("link set dev lo up") == 1 + (part == "alias r")

@@ -199,6 +199,7 @@ def host_ruleset(table: str, published: Iterable[Published], bridges: Iterable[s
     translate their addresses: they are those of a realm. So the first rules translate each to itself.
     Of the host itself realms reach the name server, ``host_ports`` and ping. Packets with other sources than links,
     published ranges and their replies do not leave. Each packet that leaves from a link gets an address of the host.
+    One to another realm does not: the kernel sees it on a bridge again, and drops it if it was masqueraded.
     """
     known = list(published)
     ports = f"\n    tcp dport {{ {', '.join(map(str, sorted(host_ports)))} }} accept" if host_ports else ""
@@ -242,8 +243,8 @@ table inet {table} {{
   }}
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;
-    ip saddr {links.RANGE} oifname != "lo" masquerade
-    ip6 saddr {links.RANGE6} oifname != "lo" masquerade
+    ip saddr {links.RANGE} oifname != "lo" oifname != {_ANY_UPLINK} masquerade
+    ip6 saddr {links.RANGE6} oifname != "lo" oifname != {_ANY_UPLINK} masquerade
   }}
 }}
 """

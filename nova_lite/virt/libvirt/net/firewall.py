@@ -82,12 +82,13 @@ def _reached(router: HostRouter, network: Network, version: int) -> tuple[str, .
     return tuple(sorted(bridge_name(other) for other in connected if other.id != network.id))
 
 
-#: Table of each realm: nothing enters it through its uplink but replies, and what goes on to guests.
+#: Table of each realm: through its uplink it takes replies and IPv6 neighbours, and what goes on to guests.
 REALM_RULES = f"""add table inet nova_lite_realm
 delete table inet nova_lite_realm
 table inet nova_lite_realm {{
   chain input {{
     type filter hook input priority filter - 5; policy accept;
+    iifname "{OUTSIDE}" icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} accept
     iifname "{OUTSIDE}" ct state != {{ established, related }} drop
   }}
 }}

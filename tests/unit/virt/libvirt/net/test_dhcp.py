@@ -14,6 +14,7 @@ from nova_lite.base import exceptions
 from nova_lite.objects import Network, Subnet6, ipv6
 from nova_lite.virt.libvirt.net import dhcp, namespaces
 from tests.support.guests import make_network
+from tests.support.waiting import wait_for
 
 NETWORK = make_network()
 NAME = f"nova-lite-{NETWORK.id}"
@@ -123,6 +124,7 @@ def process(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = ["sh", "-c", "read line", f"--conf-file={directory}/{NAME}.conf"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as started:
         (directory / f"{NAME}.pid").write_text(f"{started.pid}\n")
+        wait_for("its command line", lambda: dhcp.is_running(NAME), 20)
         yield started
 
 

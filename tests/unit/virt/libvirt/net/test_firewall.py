@@ -155,7 +155,10 @@ def test_network_has_its_own_table() -> None:
 
 
 def test_nothing_enters_a_realm_itself_through_its_uplink_but_replies() -> None:
-    assert chain(firewall.REALM_RULES, "input") == ['iifname "nlup" ct state != { established, related } drop']
+    assert chain(firewall.REALM_RULES, "input") == [
+        'iifname "nlup" icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept',
+        'iifname "nlup" ct state != { established, related } drop',
+    ]
 
 
 # --- the host's table

@@ -21,7 +21,7 @@ from tests.support.guests import make_instance, make_network, make_vif
 from tests.support.host_networks import remove_network
 from tests.support.waiting import wait_for
 
-#: As an older version has defined it. Its DHCP server is left out.
+#: Definition of an older version, without its DHCP server.
 XML = """<network><name>{name}</name><uuid>{id}</uuid><forward mode="nat"/><bridge name="{bridge}" stp="off" delay="0"/>
 {mac}<ip address="{gateway}" netmask="255.255.255.0"/></network>"""
 #: Seconds in which a guest is connected again. A connection waits longer.

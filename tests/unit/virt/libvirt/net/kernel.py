@@ -51,7 +51,7 @@ class Kernel:
         monkeypatch.setattr(dhcp, "is_running", self.running.__contains__)
 
     def bridge(self, name: str, *members: str, alias: str = "") -> None:
-        """Make a bridge as somebody else would."""
+        """Make a bridge that is not of ours."""
         (self.net / name / "brif").mkdir(parents=True)
         (self.net / name / "ifalias").write_text(alias)
         for member in members:

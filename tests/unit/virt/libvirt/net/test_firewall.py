@@ -1,4 +1,4 @@
-"""What passes in a realm, and between realms and their host, as rules. The integration tests apply them."""
+"""Rules for packets in a realm, and between realms and their host. The integration tests apply them."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_network_has_its_own_table() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in found)
 
 
-def test_nothing_enters_a_realm_itself_through_its_uplink_but_replies() -> None:
+def test_realm_itself_takes_replies_and_neighbours_only_through_its_uplink() -> None:
     assert chain(firewall.REALM_RULES, "input") == [
         'iifname "nlup" icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept',
         'iifname "nlup" ct state != { established, related } drop',

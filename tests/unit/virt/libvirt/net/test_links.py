@@ -1,4 +1,4 @@
-"""Numbers of links: each realm and floating address of a machine has one that no other has."""
+"""Numbers of links: each realm and floating address of a machine has its own."""
 
 from __future__ import annotations
 

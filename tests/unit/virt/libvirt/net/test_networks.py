@@ -108,7 +108,7 @@ def test_network_is_moved_with_its_routers_static_routes_and_neighbours(host: Ho
 
 
 def test_realm_that_another_daemon_has_chosen_stays(host: HostNetworks, kernel: Kernel, libvirtd: Libvirt) -> None:
-    """It may know the router first."""
+    """The other daemon may know the router first."""
     host.set_routers([ROUTER])
     plug(host, ONE)
     other = make(libvirtd)

@@ -17,9 +17,9 @@ TWO = make_network(id="net-2", bridge="br2", cidr="10.2.0.0/24", gateway="10.2.0
 
 
 class Networks:
-    """Networks of a host. ``foreign``: ids of networks on an operator's bridge. ``broken``: ids of those that fail.
+    """Networks of a host. ``foreign``: ids of networks on an operator's bridge. ``broken``: ids of networks that fail.
 
-    ``calls``: routers that were known when a network started, and those that were carried out, in order.
+    ``calls``: starts of networks, with the routers that were known, and routings, in order.
     """
 
     def __init__(self) -> None:

@@ -157,7 +157,7 @@ def make_driver(directory: Path, form: str) -> Iterator[MakeDriver]:
         for instance_uuid in {info.uuid for info in driver.guests.all()} | driver.guests.leftovers():
             driver.guests.destroy(instance_uuid)
             driver.networks.unplug(instance_uuid)
-        # What it refuses would be refused to guests of other hosts of this machine, too.
+        # The table would refuse packets of guests of other hosts of this machine, too.
         nft.run(f"delete table inet {names.links_table(driver.host)}\n")
 
 

@@ -85,7 +85,9 @@ def test_guest_of_a_former_network_stays_connected(
     guest.run("ip", "route", "add", "default", "via", str(network.gateway))
     wait_for("the way out of the older version", lambda: pings(guest, outside), PATIENCE)
 
-    make_driver("former")
+    restarted = make_driver("former")
+    request.addfinalizer(lambda: restarted.networks.unplug(instance.uuid))
+    request.addfinalizer(guest.close)
     wait_for("the gateway", lambda: pings(guest, str(network.gateway)), PATIENCE)
     wait_for("the way out", lambda: pings(guest, outside), PATIENCE)
     assert realms.realm_of(network.id) == network.id

@@ -102,7 +102,9 @@ def test_guest_whose_rules_cannot_be_loaded_is_refused_alone(
     ]
     boot(driver, specs[0])
     real = nft.run
-    monkeypatch.setattr(nft, "run", lambda text: "nft: refused" if bad.id[:8] in text else real(text))
+    monkeypatch.setattr(
+        nft, "run", lambda text, namespace=None: "nft: refused" if bad.id[:8] in text else real(text, namespace)
+    )
     with pytest.raises(exceptions.VirtDriverError, match="nft: refused"):
         driver.networks.plug(specs[1].instance, [bad])
     assert guarded(driver, f"tap{good.id[:11]}")

@@ -138,7 +138,7 @@ def pair(connection: Any, make_driver: MakeDriver, network: Network) -> Iterator
         remove_network(connection, f"nova-lite-{mine.id}")
 
 
-def test_guest_of_a_network_of_two_addresses_reaches_its_gateways(pair: Place) -> None:
+def test_guest_of_a_network_of_two_addresses_and_its_gateways_and_host_are_connected(pair: Place) -> None:
     for command, address, gateway in (
         ("-4", f"{pair.vif.address}/31", str(pair.network.gateway)),
         ("-6", f"{pair.vif.more[0].address}/127", str(ipv6.gateway(pair.network))),
@@ -147,6 +147,8 @@ def test_guest_of_a_network_of_two_addresses_reaches_its_gateways(pair: Place) -
         pair.guest.run("ip", command, "address", "add", address, "dev", "eth0", *nodad)
         pair.guest.run("ip", command, "route", "add", "default", "via", gateway)
         pair.guest.run("ping", command, "-c", "1", "-w", "20", gateway)
+    for address in (pair.vif.address, pair.vif.more[0].address):
+        run("ping", "-c", "1", "-w", "20", address)
     assert pair.gateway_addresses() == [pair.network.gateway]
 
 

@@ -82,12 +82,13 @@ def _reached(router: HostRouter, network: Network, version: int) -> tuple[str, .
     return tuple(sorted(bridge_name(other) for other in connected if other.id != network.id))
 
 
-#: Table of each realm: nothing enters it through its uplink but replies, and packets for guests.
+#: Table of each realm: through its uplink it takes replies and IPv6 neighbours, and packets for guests.
 REALM_RULES = f"""add table inet nova_lite_realm
 delete table inet nova_lite_realm
 table inet nova_lite_realm {{
   chain input {{
     type filter hook input priority filter - 5; policy accept;
+    iifname "{OUTSIDE}" icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} accept
     iifname "{OUTSIDE}" ct state != {{ established, related }} drop
   }}
 }}
@@ -204,6 +205,7 @@ def host_ruleset(
     translate their addresses: they are those of a realm. So the first rules translate each to itself.
     Of the host itself realms reach the name server, ``host_ports`` and ping. Packets with other sources than links,
     published ranges and their replies do not leave. Each packet that leaves from a link gets an address of the host.
+    One to another realm does not: the kernel sees it on a bridge again, and drops it if it was masqueraded.
     """
     known = list(published)
     ports = f"\n    tcp dport {{ {', '.join(map(str, sorted(host_ports)))} }} accept" if host_ports else ""
@@ -248,8 +250,8 @@ table inet {table} {{
   }}
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;
-    ip saddr {links.RANGE} oifname != "lo" masquerade
-    ip6 saddr {links.RANGE6} oifname != "lo" masquerade
+    ip saddr {links.RANGE} oifname != "lo" oifname != {_ANY_UPLINK} masquerade
+    ip6 saddr {links.RANGE6} oifname != "lo" oifname != {_ANY_UPLINK} masquerade
   }}
 }}
 """

@@ -12,6 +12,7 @@ import ipaddress
 import os
 import threading
 from collections.abc import Iterator
+from typing import Annotated
 
 import msgspec
 
@@ -66,7 +67,7 @@ class Links:
     def _read(self) -> dict[str, int]:
         try:
             with open(self._path, "rb") as file:
-                return msgspec.json.decode(file.read(), type=dict[str, int])
+                return msgspec.json.decode(file.read(), type=dict[str, Annotated[int, msgspec.Meta(ge=2, lt=_LAST)]])
         except FileNotFoundError:
             return {}
         except ValueError as error:

@@ -256,8 +256,9 @@ class HostNetworks:
                 LOG.warning("The table %s is gone and loaded again", self._table)
                 self._links = ""
                 self._publish()
+            needed = {*self._ports.values(), *self._routers}
             for network, _ in list(self._placed.values()):
-                if not dhcp.is_running(network_name(network)):
+                if network.id in needed and not dhcp.is_running(network_name(network)):
                     self._ensure(network)
         except exceptions.VirtDriverError as error:
             LOG.error("Networks of this host are not restored: %s", error.message)

@@ -41,13 +41,13 @@ class Kernel:
         monkeypatch.setattr(dhcp, "DIRECTORY", str(path / "dhcp"))
         monkeypatch.setattr(networks, "CHECK_SECONDS", 0.0)
         monkeypatch.setattr(namespaces, "exists", lambda name: name in self.namespaces)
-        monkeypatch.setattr(namespaces, "add", self.namespaces.add)
+        monkeypatch.setattr(namespaces, "add", self._add_namespace)
         monkeypatch.setattr(namespaces, "remove", self._remove_namespace)
         monkeypatch.setattr(namespaces, "run", self.run)
         monkeypatch.setattr(namespaces, "set_up", lambda found, name=None: self.settings.update({name: [*found]}))
         monkeypatch.setattr(nft, "run", lambda text: self.tables.append((None, text)) or "")
         monkeypatch.setattr(nft, "apply", lambda text, name=None: self.tables.append((name, text)))
-        monkeypatch.setattr(dhcp, "run", lambda name, text, realm_id: self.running.update({name: realm_id}))
+        monkeypatch.setattr(dhcp, "run", lambda name, text, realm_id: self.running.setdefault(name, realm_id))
         monkeypatch.setattr(dhcp, "stop", lambda name: self.running.pop(name, None))
         monkeypatch.setattr(dhcp, "is_running", self.running.__contains__)
 
@@ -110,6 +110,10 @@ class Kernel:
                 item = {"local": local, "prefixlen": int(length), "scope": "global"}
                 known = self.inner[name][device].setdefault("addr_info", [])
                 (known.remove if verb == "delete" else known.append)(item)
+
+    def _add_namespace(self, name: str) -> None:
+        assert name not in self.namespaces
+        self.namespaces.add(name)
 
     def _remove_namespace(self, name: str) -> None:
         self.namespaces.remove(name)

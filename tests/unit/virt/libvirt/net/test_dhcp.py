@@ -125,7 +125,7 @@ def process(directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = ["sh", "-c", "read line", f"--conf-file={directory}/{NAME}.conf"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as started:
         (directory / f"{NAME}.pid").write_text(f"{started.pid}\n")
-        wait_for("the process has its command line", lambda: dhcp.is_running(NAME))
+        wait_for("its command line", lambda: dhcp.is_running(NAME), 20)
         yield started
 
 

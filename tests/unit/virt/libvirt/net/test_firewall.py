@@ -154,8 +154,11 @@ def test_network_has_its_own_table() -> None:
     assert all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in found)
 
 
-def test_realm_accepts_only_replies_through_its_uplink() -> None:
-    assert chain(firewall.REALM_RULES, "input") == ['iifname "nlup" ct state != { established, related } drop']
+def test_realm_accepts_only_replies_and_neighbours_through_its_uplink() -> None:
+    assert chain(firewall.REALM_RULES, "input") == [
+        'iifname "nlup" icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept',
+        'iifname "nlup" ct state != { established, related } drop',
+    ]
 
 
 # --- the host's table
@@ -215,6 +218,6 @@ def test_no_rule_of_the_host_translates_packets_on_bridges() -> None:
         "oifname @bridges meta nfproto ipv6 snat ip6 to ip6 saddr",
     ]
     assert chain(text, "postrouting") == [
-        'ip saddr 169.254.192.0/18 oifname != "lo" masquerade',
-        'ip6 saddr fd6e:6f76:616c::/112 oifname != "lo" masquerade',
+        'ip saddr 169.254.192.0/18 oifname != "lo" oifname != "nlu*" masquerade',
+        'ip6 saddr fd6e:6f76:616c::/112 oifname != "lo" oifname != "nlu*" masquerade',
     ]

@@ -183,7 +183,7 @@ def _complete(update: PortFilters, current: PortFilters) -> PortFilters:
 def _complete_lists(
     update: dict[str, NetworkMembers] | None, known: Mapping[str, NetworkMembers] | None
 ) -> dict[str, NetworkMembers] | None:
-    """Return whole lists by network. One that the host lacks stays as it is."""
+    """Return whole lists by network. A list that the host lacks stays as it is."""
     return update and {
         network_id: _complete_list(item, known[network_id]) if item.base and known and network_id in known else item
         for network_id, item in update.items()

@@ -26,8 +26,8 @@ OPTS = [
         help=(
             "Paste applications to serve: osapi_compute, identity (users and tokens without Keystone), image "
             "(images without Glance), volume (volumes without Cinder), network (networks without Neutron). "
-            "Further ones are metadata (for guests), load_balancer (with [DEFAULT] wings), placement (to read), join "
-            "(for new hosts), and page (the web page). "
+            "Further ones are metadata (for guests), dns and load_balancer (with [DEFAULT] wings), placement "
+            "(to read), join (for new hosts), and page (the web page). "
             "Leave out a service that the real OpenStack service provides."
         ),
     ),

@@ -120,7 +120,7 @@ def run(name: str, text: str, realm_id: str | None) -> None:
     if is_running(name) and _read(path) == text:
         return
     stop(name)
-    files.write_atomically(path, text.encode(), durable=False, mode=0o644)
+    files.write_atomically(path, text.encode(), durable=False, mode=0o644, writer=links.WRITER)
     dnsmasq = ("dnsmasq", f"--conf-file={path}")
     if not namespaces.has_manager():
         namespaces.run(*(() if realm_id is None else namespaces.inside(realm_name(realm_id))), *dnsmasq)

@@ -22,6 +22,8 @@ from nova_lite.base import exceptions, files
 RANGE = ipaddress.IPv4Network("169.254.192.0/18")
 RANGE6 = ipaddress.IPv6Network("fd6e:6f76:616c::/112")
 HOST, HOST6 = RANGE[1], RANGE6[1]
+#: Writer of files that the daemons of a machine share. They write with the lock.
+WRITER = "machine"
 #: The last 256 addresses of 169.254.0.0/16 are reserved (RFC 3927).
 _LAST = RANGE.num_addresses - 257
 
@@ -74,7 +76,7 @@ class Links:
             raise exceptions.VirtDriverError(reason=f"{self._path} cannot be read: {error}") from error
 
     def _write(self, known: dict[str, int]) -> None:
-        files.write_atomically(self._path, msgspec.json.encode(known))
+        files.write_atomically(self._path, msgspec.json.encode(known), writer=WRITER)
 
 
 def address(number: int) -> str:

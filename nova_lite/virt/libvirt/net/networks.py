@@ -112,6 +112,8 @@ class HostNetworks:
         for pattern in (dhcp.DIRECTORY, reservations.directory_of("*"), reservations.directory_of("*", False)):
             for directory in glob.glob(pattern):
                 files.remove_unfinished(directory, self._host)
+        with self.numbers.lock():
+            files.remove_unfinished(dhcp.DIRECTORY, links.WRITER)
         ours = [vif for vif in vifs if vif.vif_type is None]
         self._ports = {vif.id: vif.network.id for vif in ours}
         networks = {vif.network.id: vif.network for vif in ours}

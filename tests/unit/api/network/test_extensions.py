@@ -22,6 +22,8 @@ def test_extensions_are_those_that_are_served(api: Api) -> None:
         "availability_zone",
         "binding",
         "default-subnetpools",
+        "dns-domain-ports",
+        "dns-integration",
         "extraroute",
         "extraroute-atomic",
         "ext-gw-mode",

@@ -172,15 +172,16 @@ remove_realms() {
     kept=" $(cat /sys/class/net/nlg*/ifalias 2>/dev/null | tr '\n' ' ' || true)"
     for name in $(ip netns list 2>/dev/null | cut -d' ' -f1 | grep '^nl-' || true); do
         case $kept in *" ${name#nl-} "*) continue ;; esac
-        # A process that still ends keeps the namespace, but not its links.
-        ip netns exec "$name" ip link delete dev nlup 2>/dev/null || true
+        # A process that still ends keeps the namespace, but not its link.
+        device=nlu$(printf %s "${name#nl-}" | sha256sum | cut -c1-12)
+        [ ! -e "/sys/class/net/$device" ] || ip link delete dev "$device"
         ip netns delete "$name"
     done
     ip address delete 169.254.192.1/32 dev lo 2>/dev/null || true
     for name in iptables ip6tables; do
-        "$name" --wait --delete FORWARD --jump NOVA_LITE_LINKS 2>/dev/null || true
-        "$name" --wait --flush NOVA_LITE_LINKS 2>/dev/null || true
-        "$name" --wait --delete-chain NOVA_LITE_LINKS 2>/dev/null || true
+        "$name" --wait -D FORWARD -j NOVA_LITE_LINKS 2>/dev/null || true
+        "$name" --wait -F NOVA_LITE_LINKS 2>/dev/null || true
+        "$name" --wait -X NOVA_LITE_LINKS 2>/dev/null || true
     done
     [ "$kept" != " " ] || rm -f /var/lib/libvirt/dnsmasq/nova-lite-resolver.* /var/lib/libvirt/dnsmasq/nova-lite-links.*
 }

@@ -19,6 +19,6 @@ def script(package: str, root: Path) -> str:
 
 
 def below(text: str, root: Path) -> str:
-    for directory in ("/etc/", "/var/", "/run/"):
+    for directory in ("/etc/", "/var/", "/run/", "/sys/"):
         text = text.replace(directory, f"{root}{directory}")
     return text

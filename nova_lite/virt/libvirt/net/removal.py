@@ -14,7 +14,7 @@ import signal
 
 from nova_lite.base import exceptions, files, trees
 from nova_lite.virt.libvirt.net import dhcp, links, namespaces, realms
-from nova_lite.virt.libvirt.net.names import CHAIN, GATEWAY, OUTSIDE, PREFIX, REALM, tunnel_name
+from nova_lite.virt.libvirt.net.names import CHAIN, GATEWAY, PREFIX, REALM, tunnel_name, uplink_name
 
 
 def remove_all() -> list[str]:
@@ -43,9 +43,10 @@ def remove_all() -> list[str]:
             trees.discard(path)
     kept = realms.used()
     for name in namespaces.found(REALM):
-        if name.removeprefix(REALM) not in kept:
-            with contextlib.suppress(exceptions.VirtDriverError):  # a realm that was made in part has none
-                namespaces.ip_batch([f"link delete dev {OUTSIDE}"], name)
+        realm_id = name.removeprefix(REALM)
+        if realm_id not in kept:
+            if os.path.exists(f"{realms.NET}/{uplink_name(realm_id)}"):
+                namespaces.ip_batch([f"link delete dev {uplink_name(realm_id)}"])
             namespaces.remove(name)
     with contextlib.suppress(exceptions.VirtDriverError):
         namespaces.ip_batch([f"address delete {links.HOST}/32 dev lo"])
@@ -54,7 +55,7 @@ def remove_all() -> list[str]:
             with contextlib.suppress(exceptions.VirtDriverError):  # it is not there, or the program is not
                 namespaces.run(program, "--wait", *words)
     if not kept:
-        for kind in (*dhcp.KINDS,):
+        for kind in dhcp.KINDS:
             files.remove(dhcp.path_of(dhcp.RESOLVER, kind))
         for path in glob.glob(os.path.join(dhcp.DIRECTORY, f"{PREFIX}links.*")):
             files.remove(path)

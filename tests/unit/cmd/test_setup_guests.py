@@ -65,8 +65,8 @@ ip address delete 203.0.113.8/32 dev eth9
 class Host:
     """A machine below a directory: its files, and programs that reply.
 
-    It has a guest and a network of ours in a router's realm, a guest of another program on another network of ours, a
-    network of libvirt that only has a name like ours, and a load balancer.
+    It has a guest and a network of ours in a router's realm, and a load balancer. Another network of ours has a guest
+    of another program. A network of libvirt only has a name like ours.
     """
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

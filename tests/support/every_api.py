@@ -9,6 +9,7 @@ from typing import Any
 import webob
 
 from nova_lite.api.http import deploy
+from nova_lite.api.http.server import NETWORK
 from nova_lite.api.identity import authority, directory, tokens
 from nova_lite.api.identity.authority import Scope
 from nova_lite.db.network import floating_ips
@@ -243,7 +244,7 @@ class EveryApi(InProcessCloud):
         body = {"name": "one", "schedule": {"every": "day"}, "retention": {"daily": 1}, "targets": {"all": True}}
         backup_policy = make("compute", "/os-backup-policies", {"backup_policy": body})["backup_policy"]["id"]
         backups = make("compute", f"/os-backup-policies/{backup_policy}/run", None)["server_backups"]
-        self.address = interfaces[0]["fixed_ips"][0]["ip_address"]
+        self.guest = {"REMOTE_ADDR": interfaces[0]["fixed_ips"][0]["ip_address"], NETWORK: interfaces[0]["net_id"]}
         service = self.send("compute", "GET", "/os-services").json["services"][0]["id"]
         hypervisor = self.send("compute", "GET", "/os-hypervisors").json["hypervisors"][0]["id"]
         return {

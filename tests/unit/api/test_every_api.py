@@ -250,7 +250,7 @@ def test_recorded_requests_of_the_cinder_csi_plug_in_are_served(cloud: EveryApi)
         return cloud.send(service, method, path, body, {"HTTP_OPENSTACK_API_VERSION": version or "compute 2.1"})
 
     csi, node = CinderCsi(send), cloud.things["server"][0]
-    described = cloud.send("metadata", "GET", "/openstack/latest/meta_data.json", None, {"REMOTE_ADDR": cloud.address})
+    described = cloud.send("metadata", "GET", "/openstack/latest/meta_data.json", None, cloud.guest)
     assert (described.json["uuid"], described.json["availability_zone"]) == (node, "nova")
     before = csi.call("volume", "GET", "/limits")["limits"]["absolute"]["totalVolumesUsed"]
     volume_id = csi.create_volume("pvc-1", 1, availability_zone="nova", volume_type="local")["id"]

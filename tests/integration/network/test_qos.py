@@ -12,7 +12,7 @@ from nova_lite.objects import QosLimits
 from nova_lite.virt.libvirt.net import qos
 from nova_lite.virt.libvirt.net.floating_ips import ruleset as floating_ruleset
 from nova_lite.virt.libvirt.net.qos import FLOATING, PORTS
-from tests.integration.network.conftest import OUTSIDE, Room
+from tests.integration.network.room import OUTSIDE, Room
 from tests.integration.network.packets import pinged
 
 FLOATING_ADDRESS = "192.0.2.50"

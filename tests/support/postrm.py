@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 PACKAGING = Path(__file__).resolve().parents[2] / "devstack/packaging"
@@ -19,6 +20,4 @@ def script(package: str, root: Path) -> str:
 
 
 def below(text: str, root: Path) -> str:
-    for directory in ("/etc/", "/var/", "/run/", "/sys/"):
-        text = text.replace(directory, f"{root}{directory}")
-    return text
+    return re.sub("/(etc|var|run|sys)/", lambda found: f"{root}{found[0]}", text)

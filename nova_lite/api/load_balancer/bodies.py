@@ -6,7 +6,6 @@ What goes into the configuration of HAProxy has a check here, and another one wh
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import uuid
 from collections.abc import Mapping
@@ -72,7 +71,7 @@ def _address(value: Any, name: str) -> str:
 
 def _cidrs(value: Any, name: str) -> list[str]:
     found = fields.prefixes(value, name)
-    if len(found) > MAX_CIDRS or any(isinstance(ipaddress.ip_network(item), ipaddress.IPv6Network) for item in found):
+    if len(found) > MAX_CIDRS or any(ip.parse_network(item).version == 6 for item in found):
         raise fields.invalid(name, f"It must be a list of up to {MAX_CIDRS} IPv4 prefixes.")
     return found
 

@@ -6,14 +6,13 @@ import abc
 import contextlib
 import logging
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, files
+from nova_lite.base import exceptions, files, trees
 from nova_lite.compute.load_balancer import namespaces, processes
 from nova_lite.compute.load_balancer.processes import Process
 from nova_lite.load_balancer import haproxy
@@ -161,7 +160,7 @@ class HAProxyBackend(Backend):
     def _remove(self, kept: Kept) -> None:
         self._deactivate(kept)
         namespaces.remove(kept.id)
-        shutil.rmtree(os.path.join(self._directory, kept.id))
+        trees.discard(os.path.join(self._directory, kept.id))
         del self._kept[kept.id]
 
     def _process(self, balancer_id: str) -> Process:

@@ -12,8 +12,8 @@ from nova_lite.objects import QosLimits
 from nova_lite.virt.libvirt.net import qos
 from nova_lite.virt.libvirt.net.floating_ips import ruleset as floating_ruleset
 from nova_lite.virt.libvirt.net.qos import FLOATING, PORTS
-from tests.integration.network.room import OUTSIDE, Room
 from tests.integration.network.packets import pinged
+from tests.integration.network.room import OUTSIDE, Room
 
 FLOATING_ADDRESS = "192.0.2.50"
 #: Largest difference from a limit, in parts of it. A busy machine may starve a measurement, so it is repeated.

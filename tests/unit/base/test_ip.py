@@ -31,6 +31,7 @@ ALLOWED = {
     "nova_lite/base/ip.py",
     "nova_lite/db/network/subnet_pools.py",
     "nova_lite/network/address_pool.py",
+    "nova_lite/virt/libvirt/net/links.py",
     "nova_lite/virt/libvirt/net/nft.py",
     "nova_lite/virt/libvirt/net/firewall.py",
 }

@@ -22,7 +22,6 @@ from nova_lite.cmd.setup import (
     cluster,
     controller,
     galera,
-    guests,
     libvirt,
     machine,
     monitoring,
@@ -68,8 +67,6 @@ EDITED = (
     libvirt.NETWORK,
     broker.COOKIE,
     galera._DATA,
-    guests.DNSMASQ,
-    guests.STATUS,
 )
 #: Files of a set-up without packages, and a directory that goes with the machine's run.
 WITHOUT_PACKAGES = (*removal._FILES, removal._SOCKETS)

@@ -70,7 +70,10 @@ class _Placed(NamedTuple):
 class HostNetworks:
     """Networks of this host. ``connection``: libvirt's, which may still have networks of older versions."""
 
-    def __init__(self, conf: cfg.ConfigOpts, connection: Connection, host: str) -> None:
+    def __init__(
+        self, conf: cfg.ConfigOpts, connection: Connection, host: str, check_seconds: float = CHECK_SECONDS
+    ) -> None:
+        self._check_seconds = check_seconds
         self._connection = connection
         self._host = host
         self.numbers = Links(dhcp.DIRECTORY)
@@ -247,7 +250,7 @@ class HostNetworks:
 
     def restore(self) -> None:
         """Repair what other programs have ended or removed, from time to time. A failure is logged."""
-        if time.monotonic() < self._restored_at + CHECK_SECONDS:
+        if time.monotonic() < self._restored_at + self._check_seconds:
             return
         self._restored_at = time.monotonic()
         try:
@@ -358,7 +361,7 @@ class HostNetworks:
             except exceptions.VirtDriverError as error:
                 LOG.error("Network %s is not routed: %s", network.id, error.message)
         self._publish()
-        is_due = time.monotonic() >= self._carried_at + CHECK_SECONDS
+        is_due = time.monotonic() >= self._carried_at + self._check_seconds
         carried = {} if is_due else {router.id: router for router in self._carried}
         self._carried = [router for router in routers if carried.get(router.id) == router or _carry_out(router)]
         if is_due:

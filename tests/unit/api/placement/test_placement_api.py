@@ -380,7 +380,13 @@ def test_traits_are_listed_and_found(api: Api) -> None:
     assert every == sorted(every)
     assert {"CUSTOM_FAST", "COMPUTE_NODE", "HW_CPU_X86_VMX", "COMPUTE_STATUS_DISABLED"} <= set(every)
     assert api.get("/traits?associated=true")["traits"] == ["COMPUTE_NODE", "CUSTOM_FAST"]
-    own = ["CUSTOM_FAST", "CUSTOM_MACHINE_MICROVM", "CUSTOM_NETWORK_REALMS", "CUSTOM_SNAPSHOT_POINTS"]
+    own = [
+        "CUSTOM_FAST",
+        "CUSTOM_INSTANT_CLONES",
+        "CUSTOM_MACHINE_MICROVM",
+        "CUSTOM_NETWORK_REALMS",
+        "CUSTOM_SNAPSHOT_POINTS",
+    ]
     assert api.get("/traits?name=startswith:CUSTOM")["traits"] == own
     assert api.get("/traits?name=in:COMPUTE_NODE,NOBODY")["traits"] == ["COMPUTE_NODE"]
     assert api("GET", "/traits/CUSTOM_FAST").status_code == 204

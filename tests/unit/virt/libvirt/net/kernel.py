@@ -12,7 +12,7 @@ import libvirt
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.virt.libvirt.net import dhcp, namespaces, networks, nft, realms
+from nova_lite.virt.libvirt.net import dhcp, namespaces, nft, realms
 
 INSIDE = re.compile(r"--net=/run/netns/(.*)")
 
@@ -39,7 +39,6 @@ class Kernel:
         self.settings: dict[str | None, list[str]] = {}
         monkeypatch.setattr(realms, "NET", str(self.net))
         monkeypatch.setattr(dhcp, "DIRECTORY", str(path / "dhcp"))
-        monkeypatch.setattr(networks, "CHECK_SECONDS", 0.0)
         monkeypatch.setattr(namespaces, "exists", lambda name: name in self.namespaces)
         monkeypatch.setattr(namespaces, "add", self._add_namespace)
         monkeypatch.setattr(namespaces, "remove", self._remove_namespace)

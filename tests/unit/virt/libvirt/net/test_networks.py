@@ -38,11 +38,11 @@ def libvirtd() -> Libvirt:
     return Libvirt()
 
 
-def make(libvirtd: Libvirt, **options: Any) -> HostNetworks:
+def make(libvirtd: Libvirt, check_seconds: float = 0.0, **options: Any) -> HostNetworks:
     conf = make_conf()
     for name, value in options.items():
         conf.set_override(name, value, "network")
-    return HostNetworks(conf, libvirtd, "h1")  # type: ignore[arg-type]
+    return HostNetworks(conf, libvirtd, "h1", check_seconds)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -107,11 +107,9 @@ def test_network_is_moved_with_its_routers_static_routes_and_neighbours(host: Ho
     assert kernel.lines["nl-r"][-1] == "neigh replace 10.1.0.5 lladdr fa:16:3e:00:00:05 dev br1 nud permanent"
 
 
-def test_unchanged_router_is_carried_out_once_in_a_while(
-    host: HostNetworks, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unchanged_router_is_carried_out_once_in_a_while(kernel: Kernel, libvirtd: Libvirt) -> None:
+    host = make(libvirtd, check_seconds=3600.0)
     plug(host, ONE)
-    monkeypatch.setattr(networks, "CHECK_SECONDS", 3600.0)
     host.route([ROUTER])
     shown = len(kernel.commands)
     host.route([ROUTER])

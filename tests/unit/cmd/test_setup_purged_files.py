@@ -69,7 +69,7 @@ EDITED = (
     galera._DATA,
 )
 #: Files of a set-up without packages, and a directory that goes with the machine's run.
-WITHOUT_PACKAGES = (*removal._FILES, removal._SOCKETS)
+WITHOUT_PACKAGES = (*removal._FILES, *removal._SOCKETS)
 
 #: A program that fails for a question, and writes down anything else. The broker's replies with its nodes.
 PROGRAM = """#!/bin/sh

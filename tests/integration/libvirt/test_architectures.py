@@ -106,7 +106,7 @@ def test_accepted_value_starts(connection: Any, directory: Path, name: str, valu
     vif = make_vif(network=make_network(bridge="unused"))
     xml = ET.fromstring(
         guest_xml.guest_xml(
-            msgspec.structs.replace(spec, vifs=[vif]), "h", str(directory), disks, "qemu", 32, (),
+            msgspec.structs.replace(spec, vifs=[vif]), "h", str(directory), disks, "qemu", 32,
             consoles.Listeners(vnc="127.0.0.1"), given=guest_xml.Host(spare_ports=2),
         )
     )  # fmt: skip

@@ -183,7 +183,7 @@ def domain_xml(row: Row, files: Path, virt_type: str) -> str:
         machine=values["host machine"], secure_boot=True, shares_path=str(files / "shares"), spare_ports=4
     )
     given = DiskSet(disks=disks, direct_boot=None)
-    xml = ET.fromstring(guest_xml.guest_xml(spec, "h", str(files), given, virt_type, 32, (), listeners, found, host))
+    xml = ET.fromstring(guest_xml.guest_xml(spec, "h", str(files), given, virt_type, 32, listeners, found, host))
     interface = xml.find("devices/interface")
     assert interface is not None
     interface.set("type", "ethernet")  # a tap device without a bridge

@@ -72,12 +72,10 @@ def test_costs_of_a_guest_do_not_grow(
     uuid = spec.instance.uuid
 
     programs, calls, syncs = costs.of(lambda: boot(driver, spec))
-    assert programs == ["nft -f -"], "tables of network and ports at once; the overlay is a copy of the first guest's"
+    assert programs == ["nft -f -"], "tables of ports; the overlay is a copy of the first guest's"
     assert (calls["defineXMLFlags"], calls["createWithFlags"]) == (1, 1)
-    assert calls["XMLDesc"] == 2, (
-        "the network is compared with its definition; a guest may have an older version's filters"
-    )
-    assert calls.total() <= 14, calls
+    assert calls["XMLDesc"] == 1, "a guest may have an older version's filters"
+    assert calls.total() <= 12, calls
     assert syncs <= 6, "record of interfaces, its directory; record of the guest, two directories; overlay"
 
     driver.statistics.guests()

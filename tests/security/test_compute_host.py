@@ -213,6 +213,7 @@ REPORTS: list[tuple[str, dict[str, Any]]] = [
         "report_storage",
         {"report": StorageReport(host=VICTIM, epoch=0, identity="", view=StorageView(marks=["0" * 32]))},
     ),
+    ("wing_report", {"host": VICTIM, "wing": "load_balancer", "report": {}}),
     ("start_build", {"instance_uuid": "VICTIM", "host": VICTIM, "generation": 1}),
     (
         "report_guest_devices",

@@ -31,7 +31,7 @@ def machine(tmp_path: Path) -> Iterator[Path]:
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root becomes another user")
     for path in (tmp_path, *tmp_path.parents):
-        if path.owner() == "root" and path.is_relative_to("/tmp/pytest-of-root"):
+        if path.owner() == "root" and "pytest-of-root" in path.parts:
             path.chmod(0o755)
     state, keys = tmp_path / "state", tmp_path / "keys"
     state.mkdir(mode=0o750)

@@ -143,7 +143,7 @@ def stop(name: str) -> None:
     deadline = time.monotonic() + _PATIENCE
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
-    while _pid(name) == pid:
+    while _has_files(pid):
         if time.monotonic() > deadline:
             raise exceptions.VirtDriverError(reason=f"dnsmasq of {name} (process {pid}) does not end")
         time.sleep(0.01)
@@ -169,6 +169,15 @@ def _pid(name: str) -> int | None:
             if f"--conf-file={path_of(name, 'conf')}".encode() in file.read().split(b"\0"):
                 return pid
     return None
+
+
+def _has_files(pid: int) -> bool:
+    """Check whether a process may still have open sockets. It has lost its command line before."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _unit(name: str) -> str:

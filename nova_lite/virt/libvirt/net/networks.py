@@ -55,7 +55,7 @@ from nova_lite.virt.libvirt.net.uses import NetworkUses
 LOG = logging.getLogger(__name__)
 
 #: Seconds after which it is checked again whether other programs have changed what was made.
-CHECK_SECONDS = 30.0
+CHECK_SECONDS = 10.0
 #: Connections to the metadata service that wait.
 _BACKLOG = 128
 
@@ -295,7 +295,9 @@ class HostNetworks:
             is_changed = reservations.write_settings(network, self._host, self._domain)
             if is_new:
                 dhcp.stop(name)
-                self._loaded.pop(network.id, None)  # another daemon may have removed its realm meanwhile
+                # Another daemon may have removed its realm meanwhile: table and socket were of the former one.
+                self._loaded.pop(network.id, None)
+                self._close_socket(network.id)
                 self._carried = [router for router in self._carried if router.id != realm_id]
             self._placed[network.id] = _Placed(network, realm_id)
             self._load(network.id)
@@ -328,6 +330,9 @@ class HostNetworks:
     def _forget(self, network_id: str) -> None:
         self._placed.pop(network_id, None)
         self._loaded.pop(network_id, None)
+        self._close_socket(network_id)
+
+    def _close_socket(self, network_id: str) -> None:
         _, listener = self._sockets.pop(network_id, (None, None))
         if listener is not None:
             listener.close()

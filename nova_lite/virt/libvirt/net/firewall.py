@@ -205,7 +205,7 @@ def host_ruleset(
     translate their addresses: they are those of a realm. So the first rules translate each to itself.
     Of the host itself realms reach the name server, ``host_ports`` and ping. Packets with other sources than links,
     published ranges and their replies do not leave. Each packet that leaves from a link gets an address of the host.
-    One to another realm does not: the kernel sees it on a bridge again, and drops it if it was masqueraded.
+    So does one that returns into its realm, which would refuse its own address. The host's own packets stay as they are.
     """
     known = list(published)
     ports = f"\n    tcp dport {{ {', '.join(map(str, sorted(host_ports)))} }} accept" if host_ports else ""
@@ -250,8 +250,8 @@ table inet {table} {{
   }}
   chain postrouting {{
     type nat hook postrouting priority srcnat; policy accept;
-    ip saddr {links.RANGE} oifname != "lo" oifname != {_ANY_UPLINK} masquerade
-    ip6 saddr {links.RANGE6} oifname != "lo" oifname != {_ANY_UPLINK} masquerade
+    ip saddr {links.RANGE} ip saddr != {links.HOST} oifname != "lo" masquerade
+    ip6 saddr {links.RANGE6} ip6 saddr != {links.HOST6} oifname != "lo" masquerade
   }}
 }}
 """

@@ -218,6 +218,6 @@ def test_no_rule_of_the_host_translates_packets_on_bridges() -> None:
         "oifname @bridges meta nfproto ipv6 snat ip6 to ip6 saddr",
     ]
     assert chain(text, "postrouting") == [
-        'ip saddr 169.254.192.0/18 oifname != "lo" oifname != "nlu*" masquerade',
-        'ip6 saddr fd6e:6f76:616c::/112 oifname != "lo" oifname != "nlu*" masquerade',
+        'ip saddr 169.254.192.0/18 ip saddr != 169.254.192.1 oifname != "lo" masquerade',
+        'ip6 saddr fd6e:6f76:616c::/112 ip6 saddr != fd6e:6f76:616c::1 oifname != "lo" masquerade',
     ]

@@ -36,21 +36,22 @@ class Service:
         self._path = network_sockets.path(conf.network.metadata_directory, "one")
         self._tasks = [Periodic("networks", 0.2, GuestNetworks(conf, self.http).tick)]
         self._tasks[0].start()
-        self._daemons: list[MetadataSockets] = []
+        self._drivers: list[ComputeDriver] = []
 
     def serve(self, driver: ComputeDriver) -> None:
         """Pass the driver's sockets to the API, as a compute daemon does."""
+        self._drivers.append(driver)
         daemon = MetadataSockets(self._path, driver.networks.metadata_sockets)
-        self._daemons.append(daemon)
         self._tasks.append(Periodic("sockets", 0.2, daemon.tick))
         self._tasks[-1].start()
 
     def stop(self) -> None:
         for task in self._tasks:
             task.stop()
-        # The next API must not wait for a daemon that serves no more.
-        for daemon in self._daemons:
-            daemon.close()
+        # As at a daemon's end. A socket that nobody serves would get a part of the next test's connections.
+        for driver in self._drivers:
+            for sock in driver.networks.metadata_sockets().values():
+                sock.close()
         self.http.stop(5)
 
     def know(self, spec: SpawnSpec) -> SpawnSpec:

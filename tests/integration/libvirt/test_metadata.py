@@ -55,7 +55,6 @@ def test_guest_reads_its_metadata_without_a_config_drive(
     )
     spec = guest_spec(images, [vif], hostname="from-metadata", key_name="mine", key_data=KEY, user_data=asks)
     boot(driver, service.know(spec))
-    service.serve(driver)
     uuid_ = spec.instance.uuid
     assert guest_lines(driver, uuid_) == [(uuid_, "from-metadata", vif.address)]
     assert console_line(driver, uuid_, "nova-lite-guest-source").strip() == "nova-lite-guest-source: metadata-service"
@@ -81,7 +80,6 @@ def test_guest_cannot_impersonate_another(
     spec = guest_spec(images, [vif], hostname="forger", user_data=asks)
     driver.networks.plug(victim.instance, victim.vifs)
     boot(driver, service.know(spec))
-    service.serve(driver)
     assert console_line(driver, spec.instance.uuid, "forged:").strip() == "forged: forger"
     console_line(driver, spec.instance.uuid, "script ended")
     assert console_line(driver, spec.instance.uuid, "spoofed:").strip() == "spoofed:"
@@ -135,7 +133,6 @@ def test_guest_reaches_nothing_else_of_its_host_and_its_surroundings(
         asks = script(*(f"reaches {address} {number}" for address, number in places))
         spec = service.know(guest_spec(images, [vif], hostname="curious", user_data=asks))
         boot(driver, spec)
-        service.serve(driver)
         console_line(driver, spec.instance.uuid, "script ended")
     found = [console_line(driver, spec.instance.uuid, f"reaches {place} {number}").strip() for place, number in places]
     assert found == [
@@ -173,8 +170,10 @@ def test_realm_is_restored_by_the_daemon(
     table = ["nft", "list", "table", "inet", names.network_table(vif.network.id)]
     subprocess.run([*namespaces.inside(name), *table], capture_output=True, check=True)
     dhcp.stop(names.network_name(vif.network))
-    for command in (f"ip link delete {names.bridge_name(vif.network)}", f"ip netns delete {name}"):
-        subprocess.run(command.split(), check=True)
+    # The service's socket keeps the namespace, and with it the gateway, until it is closed.
+    for link in (names.bridge_name(vif.network), names.gateway_name(vif.network.id)):
+        subprocess.run(["ip", "link", "delete", link], check=True)
+    subprocess.run(["ip", "netns", "delete", name], check=True)
     wait_for("the end of the realm", lambda: realms.realm_of(vif.network.id) is None, timeout=20)
     driver.init_host()
     subprocess.run([*namespaces.inside(name), *table], capture_output=True, check=True)

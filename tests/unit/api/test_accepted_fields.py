@@ -160,7 +160,7 @@ class Judge:
 
     def __init__(self, cloud: EveryApi) -> None:
         self._cloud = cloud
-        address = {"key": [routes.KEY], "address": [cloud.address]}
+        address = {"key": [routes.KEY], "address": [cloud.guest["REMOTE_ADDR"]]}
         self._requests = extremes.Extremes(cloud.things | address)
 
     def verdict(self, case: Case) -> str:

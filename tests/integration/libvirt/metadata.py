@@ -48,7 +48,7 @@ class Service:
     def stop(self) -> None:
         for task in self._tasks:
             task.stop()
-        # As at a daemon's end. A socket that nobody serves would get a part of the next test's connections.
+        # The end of a daemon closes them. A socket without a server would get a part of the next test's connections.
         for driver in self._drivers:
             for sock in driver.networks.metadata_sockets().values():
                 sock.close()

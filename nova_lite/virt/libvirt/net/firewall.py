@@ -205,7 +205,7 @@ def host_ruleset(
     translate their addresses: they are those of a realm. So the first rules translate each to itself.
     Of the host itself realms reach the name server, ``host_ports`` and ping. Packets with other sources than links,
     published ranges and their replies do not leave. Each packet that leaves from a link gets an address of the host.
-    So does one that returns into its realm, which would refuse its own address. The host's own packets are unchanged.
+    So does a packet that returns into its realm: the realm would refuse its own address. The host's own stay unchanged.
     """
     known = list(published)
     ports = f"\n    tcp dport {{ {', '.join(map(str, sorted(host_ports)))} }} accept" if host_ports else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -10,10 +11,10 @@ import pytest
 
 from nova_lite.objects import QosLimits
 from nova_lite.virt.libvirt.net import qos
-from nova_lite.virt.libvirt.net.floating_ips import ruleset as floating_ruleset
 from nova_lite.virt.libvirt.net.qos import FLOATING, PORTS
 from tests.integration.network.packets import pinged
 from tests.integration.network.room import OUTSIDE, Room
+from tests.integration.network.routed_host import A, RoutedHost, router
 
 FLOATING_ADDRESS = "192.0.2.50"
 #: Largest difference from a limit, in parts of it. A busy machine may starve a measurement, so it is repeated.
@@ -73,10 +74,12 @@ def test_changed_limit_applies_to_a_running_guest(room: Room) -> None:
     assert_limited(room, "a", "b", room.guests["b"].address, 30_000, 20_000)
 
 
-def test_floating_address_is_limited_whoever_connects(room: Room) -> None:
-    a = room.guest("a", 10)
-    room.in_space(room.host, "ip", "address", "add", f"{FLOATING_ADDRESS}/32", "dev", "lo")
-    room.in_space(room.host, "nft", "-f", "-", text=floating_ruleset("t", {FLOATING_ADDRESS: a}))
-    load(room, {}, {FLOATING_ADDRESS: QosLimits(egress=(20_000, 0), ingress=(40_000, 0))})
-    assert_limited(room, "a", "out", OUTSIDE, 20_000, 40_000)
-    assert_limited(room, "out", "a", FLOATING_ADDRESS, 40_000, 20_000)
+def test_floating_address_is_limited_whoever_connects() -> None:
+    with contextlib.closing(RoutedHost(1)) as room:
+        a = room.guest_on(A, "a", 10)
+        room.floating(FLOATING_ADDRESS, "a")
+        room.in_space(room.host, "ip", "address", "add", f"{FLOATING_ADDRESS}/32", "dev", "lo")
+        room.drive(router(A, guests=[a], external=True))
+        load(room, {}, {FLOATING_ADDRESS: QosLimits(egress=(20_000, 0), ingress=(40_000, 0))})
+        assert_limited(room, "a", "out", OUTSIDE, 20_000, 40_000)
+        assert_limited(room, "out", "a", FLOATING_ADDRESS, 40_000, 20_000)

@@ -229,7 +229,7 @@ def test_load_balancer_spreads_requests_and_changes_without_failures(room: Room)
     pid = host.inside("pgrep", "-f", f"{balancer.id}/haproxy.cfg").split()
     user = host.inside("ps", "-o", "user=", "-p", pid[0]).strip()
     assert user == "haproxy"
-    # Requests go on during five changes of the connection limit: none fails.
+    # Five changes of the connection limit while a client sends requests: none of them fails.
     found: list[str] = []
     is_over = threading.Event()
 

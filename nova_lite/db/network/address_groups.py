@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db.core import if_match, rows
+from nova_lite.db.core import rows
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import AddressGroup as Row
@@ -116,10 +116,7 @@ def _shown(uow: UnitOfWork, context: RequestContext, group_id: str) -> AddressGr
 
 def _locked(uow: UnitOfWork, context: RequestContext, group_id: str) -> Row:
     """Return the row of a group of the caller's own, locked."""
-    row = uow.session.get(Row, group_id, with_for_update=True, populate_existing=True)
-    if row is None or not (context.is_admin or row.project_id == context.project_id):
-        if row is not None and rbac.is_shared(uow, _TYPE, group_id, context.project_id):
-            raise exceptions.Forbidden("The address group belongs to another project, which may change it.")
-        raise exceptions.AddressGroupNotFound(address_group_id=group_id[:64])
-    if_match.check(context, row)
+    row: Row = rbac.locked(
+        uow, context, _TYPE, group_id, exceptions.AddressGroupNotFound(address_group_id=group_id[:64])
+    )
     return row

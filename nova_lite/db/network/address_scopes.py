@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db.core import if_match, rows
+from nova_lite.db.core import rows
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import AddressScope as Row
 from nova_lite.db.core.models import SubnetPool
@@ -114,10 +114,7 @@ def _shown(uow: UnitOfWork, context: RequestContext, scope_id: str) -> AddressSc
 
 def _locked(uow: UnitOfWork, context: RequestContext, scope_id: str) -> Row:
     """Return the row of a scope of the caller's own, locked."""
-    row = uow.session.get(Row, scope_id, with_for_update=True, populate_existing=True)
-    if row is None or not (context.is_admin or row.project_id == context.project_id):
-        if row is not None and rbac.is_shared(uow, _TYPE, scope_id, context.project_id):
-            raise exceptions.Forbidden("The address scope belongs to another project, which may change it.")
-        raise exceptions.AddressScopeNotFound(address_scope_id=scope_id[:64])
-    if_match.check(context, row)
+    row: Row = rbac.locked(
+        uow, context, _TYPE, scope_id, exceptions.AddressScopeNotFound(address_scope_id=scope_id[:64])
+    )
     return row

@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.db.core import if_match, rows
+from nova_lite.db.core import rows
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import FloatingIp, Instance, Network, Port
@@ -117,12 +117,7 @@ def delete(uow: UnitOfWork, context: RequestContext, policy_id: str) -> None:
 
 def locked(uow: UnitOfWork, context: RequestContext, policy_id: str) -> Row:
     """Return the row of a policy of the caller's own, locked."""
-    row = uow.session.get(Row, policy_id, with_for_update=True, populate_existing=True)
-    if row is None or not (context.is_admin or row.project_id == context.project_id):
-        if row is not None and rbac.is_shared(uow, _TYPE, policy_id, context.project_id):
-            raise exceptions.Forbidden("The QoS policy belongs to another project, which may change it.")
-        raise exceptions.QosPolicyNotFound(policy_id=policy_id[:64])
-    if_match.check(context, row)
+    row: Row = rbac.locked(uow, context, _TYPE, policy_id, exceptions.QosPolicyNotFound(policy_id=policy_id[:64]))
     return row
 
 

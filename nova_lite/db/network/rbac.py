@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.db.core import quotas, rows
+from nova_lite.db.core import if_match, quotas, rows
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import (
     AddressGroup,
@@ -49,6 +49,7 @@ MODELS: Mapping[str, Any] = {
     "address_group": AddressGroup,
     "qos_policy": QosPolicy,
 }
+_TITLES = {"subnetpool": "subnet pool", "qos_policy": "QoS policy"}
 
 
 def shared_with(object_type: str, projects: Collection[str], action: str = SHARED) -> sa.Select[Any]:
@@ -86,6 +87,23 @@ def visible_rows(
     query = query if ids is None else query.where(model.id.in_(ids))
     shared = shared_ids(uow, context, object_type)
     return [rows.to_object(made, row, shared=row.id in shared) for row in uow.session.scalars(query)]
+
+
+def locked(
+    uow: UnitOfWork, context: RequestContext, object_type: str, object_id: str, unknown: exceptions.NovaLiteException
+) -> Any:
+    """Return the row of a resource of the caller's own, locked. Raises `Forbidden` for a shared one, else ``unknown``.
+
+    An admin may change all.
+    """
+    row = uow.session.get(MODELS[object_type], object_id, with_for_update=True, populate_existing=True)
+    if row is None or not (context.is_admin or row.project_id == context.project_id):
+        if row is not None and is_shared(uow, object_type, object_id, context.project_id):
+            title = _TITLES.get(object_type, object_type.replace("_", " "))
+            raise exceptions.Forbidden(f"The {title} belongs to another project, which may change it.")
+        raise unknown
+    if_match.check(context, row)
+    return row
 
 
 def require_room(uow: UnitOfWork, object_type: str, project_id: str, maximum: int) -> None:

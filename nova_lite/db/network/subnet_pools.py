@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
-from nova_lite.db.core import if_match, quotas, rows
+from nova_lite.db.core import quotas, rows
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Network
 from nova_lite.db.core.models import SubnetPool as Row
@@ -100,12 +100,7 @@ def delete(uow: UnitOfWork, context: RequestContext, pool_id: str) -> None:
 
 def locked(uow: UnitOfWork, context: RequestContext, pool_id: str) -> Row:
     """Return the row of a pool of the caller's own, locked."""
-    row = uow.session.get(Row, pool_id, with_for_update=True, populate_existing=True)
-    if row is None or not (context.is_admin or row.project_id == context.project_id):
-        if row is not None and rbac.is_shared(uow, _TYPE, pool_id, context.project_id):
-            raise exceptions.Forbidden("The subnet pool belongs to another project, which may change it.")
-        raise exceptions.SubnetPoolNotFound(subnetpool_id=pool_id[:64])
-    if_match.check(context, row)
+    row: Row = rbac.locked(uow, context, _TYPE, pool_id, exceptions.SubnetPoolNotFound(subnetpool_id=pool_id[:64]))
     return row
 
 

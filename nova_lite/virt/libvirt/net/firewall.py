@@ -14,13 +14,12 @@ from typing import NamedTuple
 from nova_lite.base import ip
 from nova_lite.objects import HostRouter, Network, ipv6
 from nova_lite.virt.libvirt.net import links, nft
-from nova_lite.virt.libvirt.net.names import OUTSIDE, UPLINK, bridge_name, network_table
+from nova_lite.virt.libvirt.net.names import OUTSIDE, bridge_name, network_table
 from nova_lite.virt.libvirt.net.realms import METADATA_ADDRESS, METADATA_PORT
 
 LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
 #: Port of the host's name server for realms.
 DNS_PORT = 9053
-_ANY_UPLINK = f'"{UPLINK}*"'
 
 
 class Routing(NamedTuple):
@@ -232,7 +231,7 @@ table inet {table} {{
   }}
   chain input {{
     type filter hook input priority filter - 5; policy accept;
-    iifname != {_ANY_UPLINK} accept
+    iifname != @uplinks accept
     ct state established,related accept
     ip daddr {links.HOST} meta l4proto {{ tcp, udp }} th dport {DNS_PORT} accept
     meta l4proto {{ icmp, ipv6-icmp }} accept{ports}

@@ -285,30 +285,35 @@ class HostNetworks:
                 _forward6()
             realm_id, former = self._realm_for(network), realms.realm_of(network.id)
             self._realms.make_bridge(network)
-            is_new = self._realms.place(network, realm_id)
             namespaces.ip_batch(f"link set dev {name} master {bridge}" for name in sorted(guests))
-            if guests:
-                _announce(network, realm_id)
-            name = network_name(network)
             os.makedirs(reservations.directory_for(network), mode=0o755, exist_ok=True)
             reservations.touch(network)
             is_changed = reservations.write_settings(network, self._host, self._domain)
-            if is_new:
-                dhcp.stop(name)
-                # Another daemon may have removed its realm meanwhile: table and socket were of the former one.
-                self._loaded.pop(network.id, None)
-                self._close_socket(network.id)
-                self._carried = [router for router in self._carried if router.id != realm_id]
-            self._placed[network.id] = _Placed(network, realm_id)
-            self._load(network.id)
-            dhcp.run(name, dhcp.configuration(network, name, reservations.directory_for(network)), realm_id)
+            self._settle(network, realm_id, former)
+            if guests:
+                _announce(network, realm_id)
             if is_changed:
-                dhcp.reload(name)
+                dhcp.reload(network_name(network))
             former_networks.lead_to(self._connection, network)
-            if former not in (None, realm_id):
-                self._drop(network.id, str(former))
         self._publish()
         return True
+
+    def _settle(self, network: Network, realm_id: str, former: str | None) -> None:
+        """Run a network's gateway and DHCP server in a realm, and leave its ``former`` one."""
+        name = network_name(network)
+        # The host refuses packets of the uplink before there are any.
+        self._publish_locked({bridge_name(network): uplink_name(realm_id)})
+        if self._realms.place(network, realm_id):
+            dhcp.stop(name)
+            # Another daemon may have removed its realm meanwhile: table and socket were of the former one.
+            self._loaded.pop(network.id, None)
+            self._close_socket(network.id)
+            self._carried = [router for router in self._carried if router.id != realm_id]
+        self._placed[network.id] = _Placed(network, realm_id)
+        self._load(network.id)
+        dhcp.run(name, dhcp.configuration(network, name, reservations.directory_for(network)), realm_id)
+        if former not in (None, realm_id):
+            self._drop(network.id, str(former))
 
     def _is_there(self, network: Network) -> bool:
         """Check whether all that a network needs was made already."""
@@ -359,7 +364,9 @@ class HostNetworks:
         for network, realm_id in list(self._placed.values()):
             try:
                 if network.id in alone and realm_id != network.id:
-                    self._leave(network, realm_id)
+                    # A realm of its own, not of its former router.
+                    with self.numbers.lock():
+                        self._settle(network, network.id, realm_id)
                 elif network.id in self._routers or network.id in alone:
                     self._ensure(network)
                     self._load(network.id)
@@ -371,17 +378,6 @@ class HostNetworks:
         self._carried = [router for router in routers if carried.get(router.id) == router or _carry_out(router)]
         if is_due:
             self._carried_at = time.monotonic()
-
-    def _leave(self, network: Network, realm_id: str) -> None:
-        """Move a network from the realm of its former router to one of its own."""
-        with self.numbers.lock():
-            self._realms.place(network, network.id)
-            name = network_name(network)
-            dhcp.stop(name)
-            self._placed[network.id] = _Placed(network, network.id)
-            self._load(network.id)
-            dhcp.run(name, dhcp.configuration(network, name, reservations.directory_for(network)), network.id)
-            self._drop(network.id, realm_id)
 
     def _routing_of(self, network: Network) -> Routing:
         return self._routing.get(network.id, default_routing(network))
@@ -399,7 +395,8 @@ class HostNetworks:
         with self.numbers.lock():
             self._publish_locked()
 
-    def _publish_locked(self) -> None:
+    def _publish_locked(self, coming: Mapping[str, str] | None = None) -> None:
+        """``coming``: bridges that are about to have a gateway, with the uplinks of their realms."""
         published, routes = [], {}
         for network, realm_id in list(self._placed.values()):
             if realms.realm_of(network.id) != realm_id:
@@ -411,6 +408,7 @@ class HostNetworks:
                     published.append(Published(cidr, not routing.snat))
                     routes[nft.network(cidr)] = self._way(realm_id, version)
         bridges = {bridge_name(network): uplink_name(realm_id) for network, realm_id in list(self._placed.values())}
+        bridges |= coming or {}
         text = firewall.host_ruleset(self._table, published, bridges, self._host_ports)
         if text != self._links:
             nft.apply(text)

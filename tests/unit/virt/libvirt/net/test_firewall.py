@@ -166,7 +166,7 @@ def test_realm_accepts_only_replies_and_neighbours_through_its_uplink() -> None:
 
 def test_realms_reach_the_name_server_ping_and_ports_of_the_operator_on_the_host() -> None:
     assert chain(firewall.host_ruleset("t", [], {}, [8774, 80]), "input") == [
-        'iifname != "nlu*" accept',
+        "iifname != @uplinks accept",
         "ct state established,related accept",
         "ip daddr 169.254.192.1 meta l4proto { tcp, udp } th dport 9053 accept",
         "meta l4proto { icmp, ipv6-icmp } accept",

@@ -238,7 +238,23 @@ def test_guests_without_snat_and_on_networks_of_the_operator_are_reached_from_th
         None, table
     )
     host.route([])
-    assert kernel.lines[None][-1].startswith("route delete 10.1.0.0/24 ")
+    assert any(line.startswith("route delete 10.1.0.0/24 ") for line in kernel.lines[None])
+
+
+def test_host_filters_an_uplink_before_its_realm_exists(
+    host: HostNetworks, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    place = host._realms.place
+
+    def watched(network: Network, realm_id: str) -> bool:
+        seen.append(kernel.table_of(None, f"table inet {names.links_table('h1')}"))
+        return place(network, realm_id)
+
+    monkeypatch.setattr(host._realms, "place", watched)
+    plug(host, ONE)
+    (table,) = seen
+    assert f'set uplinks {{ type ifname; elements = {{ "{names.uplink_name(ONE.id)}" }}; }}' in table
 
 
 def test_network_that_another_daemon_has_removed_is_published_no_more(host: HostNetworks, kernel: Kernel) -> None:

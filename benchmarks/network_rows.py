@@ -1,4 +1,4 @@
-"""What the conductor's queries about networks take, by the number of ports that a cloud has.
+"""Times the conductor's queries about networks, by the number of ports that a cloud has.
 
 From a checkout, without a cloud, on SQLite, or on a database that may be emptied::
 

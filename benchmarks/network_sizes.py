@@ -1,4 +1,4 @@
-"""What changes of a host's networks take, by how much there is already, and the throughput between guests.
+"""Times changes of a host's networks, by how much there is already, and measures the throughput between guests.
 
 As root, from a checkout, with nft, dnsmasq and iperf3, without a cloud::
 
@@ -8,7 +8,7 @@ It runs in a network namespace of its own, so the machine's networks stay as the
 
 - ``router``: add a router with a network and its first guest to a host that has so many; change one; remove one.
 - ``rule``: set a group's rules for a guest; then add one rule, and one member.
-- ``throughput``: one TCP connection for ``--seconds``, in turns, in Gbit/s: over a bare bridge, between guests of a
+- ``throughput``: one TCP connection for ``--seconds``, interleaved, in Gbit/s: over a bare bridge, between guests of a
   network, between networks of a router, and the latter two with security groups.
 
 Rows: ``what``, ``size``, and the median, least and greatest of ``--runs``, in milliseconds unless said otherwise.

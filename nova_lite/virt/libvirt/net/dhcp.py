@@ -37,6 +37,9 @@ KINDS = ("conf", "options", "servers", "names", "leases", "pid")
 
 #: Users as whom it runs, by preference.
 _USERS = ("libvirt-dnsmasq", "dnsmasq", "nobody")
+#: Linux's limit of inotify instances of a user, and what is enough for the networks of a host.
+_INSTANCES = "/proc/sys/fs/inotify/max_user_instances"
+_ENOUGH = 8192
 #: Seconds that a process has to end.
 _PATIENCE = 5.0
 
@@ -109,6 +112,16 @@ def _options6(network: Network) -> list[str]:
     if ipv6.gateway(network) is None:
         options.append("ra-param=*,0,0")
     return options
+
+
+def make_room() -> None:
+    """Raise the kernel's limit of processes that watch a directory, as each does. By default it is 128."""
+    try:
+        if int(_read(_INSTANCES) or _ENOUGH) < _ENOUGH:
+            with open(_INSTANCES, "w") as file:
+                file.write(f"{_ENOUGH}\n")
+    except OSError as error:
+        LOG.warning("%s cannot be raised to %d, so networks may lack DHCP: %s", _INSTANCES, _ENOUGH, error.strerror)
 
 
 def run(name: str, text: str, realm_id: str | None) -> None:

@@ -56,6 +56,8 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds after which it is checked again whether other programs have changed what was made.
 CHECK_SECONDS = 10.0
+#: Routers that are looked at again then: so many, or such a part of all.
+_AGAIN, _PARTS = 8, 10
 #: Connections to the metadata service that wait.
 _BACKLOG = 128
 
@@ -96,8 +98,8 @@ class HostNetworks:
         #: Loaded rules and routes: realm and table by network, the host's table, its routes by range.
         self._loaded: dict[str, tuple[str, str]] = {}
         self._links = ""
-        #: Routers whose routes and neighbours are set, and when all were last looked at.
-        self._carried: list[HostRouter] = []
+        #: Routers whose routes and neighbours are set, longest ago first; and when some were last looked at again.
+        self._carried: dict[str, HostRouter] = {}
         self._carried_at = self._restored_at = float("-inf")
         self._routes: dict[str, str] = {}
         self._sockets: dict[str, tuple[str, socket.socket]] = {}
@@ -135,6 +137,7 @@ class HostNetworks:
             return
         namespaces.set_up(["ipv4/ip_forward=1"])
         namespaces.ip_batch([f"address replace {links.HOST}/32 dev lo"])
+        dhcp.make_room()
         dhcp.run(dhcp.RESOLVER, dhcp.resolver_configuration(), None)
         _accept_links()
         self._is_prepared = True
@@ -308,7 +311,7 @@ class HostNetworks:
             # Another daemon may have removed its realm meanwhile: table and socket were of the former one.
             self._loaded.pop(network.id, None)
             self._close_socket(network.id)
-            self._carried = [router for router in self._carried if router.id != realm_id]
+            self._carried.pop(realm_id, None)
         self._placed[network.id] = _Placed(network, realm_id)
         self._load(network.id)
         dhcp.run(name, dhcp.configuration(network, name, reservations.directory_for(network)), realm_id)
@@ -373,11 +376,13 @@ class HostNetworks:
             except exceptions.VirtDriverError as error:
                 LOG.error("Network %s is not routed: %s", network.id, error.message)
         self._publish()
-        is_due = time.monotonic() >= self._carried_at + self._check_seconds
-        carried = {} if is_due else {router.id: router for router in self._carried}
-        self._carried = [router for router in routers if carried.get(router.id) == router or _carry_out(router)]
-        if is_due:
+        known = {router.id for router in routers if self._carried.get(router.id) == router}
+        if time.monotonic() >= self._carried_at + self._check_seconds:
+            again = max(_AGAIN, len(routers) // _PARTS)
+            known -= set(list(self._carried)[:again])
             self._carried_at = time.monotonic()
+        self._carried = {key: router for key, router in self._carried.items() if key in known}
+        self._carried |= {router.id: router for router in routers if router.id not in known and _carry_out(router)}
 
     def _routing_of(self, network: Network) -> Routing:
         return self._routing.get(network.id, default_routing(network))
@@ -396,7 +401,7 @@ class HostNetworks:
             self._publish_locked()
 
     def _publish_locked(self, coming: Mapping[str, str] | None = None) -> None:
-        """``coming``: bridges that are about to have a gateway, with the uplinks of their realms."""
+        """Load them. ``coming``: bridges that are about to have a gateway, with the uplinks of their realms."""
         published, routes = [], {}
         for network, realm_id in list(self._placed.values()):
             if realms.realm_of(network.id) != realm_id:

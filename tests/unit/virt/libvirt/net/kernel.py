@@ -46,6 +46,8 @@ class Kernel:
         monkeypatch.setattr(namespaces, "set_up", lambda found, name=None: self.settings.update({name: [*found]}))
         monkeypatch.setattr(nft, "run", lambda text: self.tables.append((None, text)) or "")
         monkeypatch.setattr(nft, "apply", lambda text, name=None: self.tables.append((name, text)))
+        monkeypatch.setattr(dhcp, "_INSTANCES", str(path / "max_user_instances"))
+        (path / "max_user_instances").write_text("128\n")
         monkeypatch.setattr(dhcp, "run", lambda name, text, realm_id: self.running.setdefault(name, realm_id))
         monkeypatch.setattr(dhcp, "stop", lambda name: self.running.pop(name, None))
         monkeypatch.setattr(dhcp, "is_running", self.running.__contains__)

@@ -37,6 +37,27 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ran
 
 
+@pytest.mark.parametrize(("before", "after"), [("128", 8192), ("65536", 65536)])
+def test_limit_of_watching_processes_is_raised_if_it_is_low(
+    before: str, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "max_user_instances"
+    limit.write_text(f"{before}\n")
+    monkeypatch.setattr(dhcp, "_INSTANCES", str(limit))
+    dhcp.make_room()
+    assert int(limit.read_text()) == after
+
+
+def test_limit_of_watching_processes_that_cannot_be_raised_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "limit").mkdir()
+    monkeypatch.setattr(dhcp, "_INSTANCES", str(tmp_path / "limit"))
+    monkeypatch.setattr(dhcp, "_read", lambda path: "128")
+    dhcp.make_room()
+    assert "cannot be raised to 8192, so networks may lack DHCP: Is a directory" in caplog.text
+
+
 # --- configuration
 
 

@@ -118,6 +118,20 @@ def test_unchanged_router_is_carried_out_once_in_a_while(kernel: Kernel, libvirt
     assert len(kernel.commands) > shown
 
 
+def test_unchanged_routers_are_carried_out_again_a_few_at_a_time_in_turn(
+    host: HostNetworks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(networks, "_carry_out", lambda router: done.append(router.id) or True)
+    routers = [msgspec.structs.replace(ROUTER, id=f"r{number:02}", networks=[]) for number in range(20)]
+    host.route(routers)
+    assert len(done) == 20
+    for first in (0, 8, 16):
+        done.clear()
+        host.route(routers)
+        assert set(done) == {f"r{number % 20:02}" for number in range(first, first + 8)}
+
+
 def test_realm_that_another_daemon_has_chosen_stays(host: HostNetworks, kernel: Kernel, libvirtd: Libvirt) -> None:
     """The other daemon may know the router first."""
     host.set_routers([ROUTER])

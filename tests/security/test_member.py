@@ -721,9 +721,18 @@ def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
         yield ask("floatingip", {"port_id": which}, mine["floating_ip"])
     forward = {"protocol": "tcp", "internal_port": 80, "external_port": 80}
     for which in cast.things["port"]:
-        path, body = f"/floatingips/{mine['forwarded_address']}/port_forwardings", {**forward, "internal_port_id": which}
+        path, body = (
+            f"/floatingips/{mine['forwarded_address']}/port_forwardings",
+            {**forward, "internal_port_id": which},
+        )
         yield "network", path, {"port_forwarding": body}, None, "POST"
-        yield "network", f"{path}/{mine['port_forwarding']}", {"port_forwarding": {"internal_port_id": which}}, None, "PUT"
+        yield (
+            "network",
+            f"{path}/{mine['port_forwarding']}",
+            {"port_forwarding": {"internal_port_id": which}},
+            None,
+            "PUT",
+        )
     limited = {"qos_policy_id": theirs["qos_policy"]}
     yield ask("network", limited)
     yield ask("floatingip", {"floating_network_id": cast.pool, **limited})

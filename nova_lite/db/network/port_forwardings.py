@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
+from sqlalchemy import orm
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
@@ -44,9 +45,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, wante
     floating = floating_ips.get(uow, context, wanted.floating_ip_id)
     others = _check(uow, floating, wanted)
     if len(others) >= MAX_FORWARDINGS:
-        raise exceptions.QuotaExceeded(
-            overs="port_forwarding", requested=1, used=len(others), allowed=MAX_FORWARDINGS
-        )
+        raise exceptions.QuotaExceeded(overs="port_forwarding", requested=1, used=len(others), allowed=MAX_FORWARDINGS)
     uow.session.add(Row(**(rows.values_of(wanted, Row) | {"created_at": uow.now, "updated_at": None})))
     uow.session.flush()
     uow.publish(FiltersChanged(floating.project_id))
@@ -184,7 +183,8 @@ class _Guest(NamedTuple):
 
 
 _HOST = sa.func.coalesce(Port.bound_host, Instance.host)
-_OF_PORTS = sa.select(Row.floating_ip_id).where(Row.port_id.in_(sa.bindparam("ports", expanding=True)))
+_OTHER = orm.aliased(Row)
+_OF_PORTS = sa.select(_OTHER.floating_ip_id).where(_OTHER.port_id.in_(sa.bindparam("ports", expanding=True)))
 #: Forwardings of all addresses that have one to these ports, oldest first.
 _GUESTS = (
     sa.select(

@@ -810,9 +810,7 @@ def _floating(servers: Mapping[str, _Server], ports: Mapping[str, list[_Port]]) 
     return {port.id: port.floating for port in here if port.floating is not None}
 
 
-def _forwarded(
-    servers: Mapping[str, Mapping[str, _Server]], ports: Mapping[str, list[_Port]]
-) -> dict[str, set[str]]:
+def _forwarded(servers: Mapping[str, Mapping[str, _Server]], ports: Mapping[str, list[_Port]]) -> dict[str, set[str]]:
     """Return, by host, the interfaces with port forwardings, also of servers that move there."""
     found = {
         host: {port.id for uuid in concerned for port in ports.get(uuid, ()) if port.is_forwarded}

@@ -161,7 +161,9 @@ class Translations:
                 link = links.address(self._numbers.number(f"floating:{address}"))
                 ways[realm_id, address] = [_way(address, link, target) for target in found]
             for realm_id in sorted({realm_id for realm_id, _ in (*ways, *self._ways)}):
-                self._load(realm_id, [way for (other, _), mine in sorted(ways.items()) if other == realm_id for way in mine])
+                self._load(
+                    realm_id, [way for (other, _), mine in sorted(ways.items()) if other == realm_id for way in mine]
+                )
             kept = {address for _, address in ways}
             for (_, address), (way, *_) in self._ways.items():
                 if address not in kept:

@@ -32,7 +32,15 @@ from nova_lite.objects import VIF, HostForwarding, HostRouter, Network
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import nft, realms
 from nova_lite.virt.libvirt.net.floating_ips import port_range
-from nova_lite.virt.libvirt.net.names import GATEWAY, bridge_mac, bridge_name, gateway_name, tap_of, tunnel_name, tunnels_table
+from nova_lite.virt.libvirt.net.names import (
+    GATEWAY,
+    bridge_mac,
+    bridge_name,
+    gateway_name,
+    tap_of,
+    tunnel_name,
+    tunnels_table,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -295,7 +303,9 @@ def forwarding_rules(forwardings: Iterable[HostForwarding], routers: Iterable[Ho
         replies = f"ip saddr {item.address} {item.protocol} sport {ports}"
         if item.is_held:
             out = f'iifname "{GATEWAY}*" oifname "{tunnel}" ip daddr {item.address}'
-            crossing += [f"{out} {match} ether saddr set {own} accept" for match in (f"{item.protocol} dport {ports}", _ERRORS)]
+            crossing += [
+                f"{out} {match} ether saddr set {own} accept" for match in (f"{item.protocol} dport {ports}", _ERRORS)
+            ]
             crossing.append(f'iifname "{tunnel}" oifname "{GATEWAY}*" {replies} accept')
             entering.append(f'iifname "{tunnel}" ether daddr {own} {replies} ether daddr set {gateway}')
         else:

@@ -100,7 +100,11 @@ def test_list_has_filters_and_pages(api: Api, scene: Scene) -> None:
     made = [forward(api, scene, 0, port, port) for port in (80, 443)] + [forward(api, scene, 1, 53, 53, protocol="udp")]
     ids = sorted(item["id"] for item in made)
     assert [item["id"] for item in api.get(scene.url)["port_forwardings"]] == ids
-    for query, number in (("external_port=443", 1), ("protocol=udp", 2), (f"internal_port_id={scene.ports[1]['id']}", 2)):
+    for query, number in (
+        ("external_port=443", 1),
+        ("protocol=udp", 2),
+        (f"internal_port_id={scene.ports[1]['id']}", 2),
+    ):
         assert [item["id"] for item in api.get(f"{scene.url}?{query}")["port_forwardings"]] == [made[number]["id"]]
     page = api.get(f"{scene.url}?limit=2")
     assert [item["id"] for item in page["port_forwardings"]] == ids[:2]
@@ -143,9 +147,7 @@ def test_floating_address_shows_its_forwardings(api: Api, scene: Scene) -> None:
         ({"floatingip_id": NOBODY}, "HTTPBadRequest", "floatingip_id"),
     ],
 )  # fmt: skip
-def test_invalid_forwarding_is_refused(
-    api: Api, scene: Scene, changes: dict[str, Any], kind: str, text: str
-) -> None:
+def test_invalid_forwarding_is_refused(api: Api, scene: Scene, changes: dict[str, Any], kind: str, text: str) -> None:
     refused(api, scene, wanted(scene.ports[0]) | changes, 400, kind, text)
     assert api.get(scene.url) == {"port_forwardings": []}
 
@@ -210,7 +212,9 @@ def test_router_stays_while_forwardings_need_it(api: Api, scene: Scene) -> None:
     url, gateway = f"/routers/{scene.router['id']}", {"router": {"external_gateway_info": None}}
     leave = {"subnet_id": api.subnet_of(scene.network["id"])}
     api.refused("PUT", url, gateway, 409, "RouterExternalGatewayInUseByFloatingIp", scene.router["id"])
-    api.refused("PUT", f"{url}/remove_router_interface", leave, 409, "RouterInterfaceInUseByFloatingIP", leave["subnet_id"])
+    api.refused(
+        "PUT", f"{url}/remove_router_interface", leave, 409, "RouterInterfaceInUseByFloatingIP", leave["subnet_id"]
+    )
     assert api("DELETE", f"{scene.url}/{made['id']}").status_code == 204
     assert api("PUT", f"{url}/remove_router_interface", leave).status_code == 200
 

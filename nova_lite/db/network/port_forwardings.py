@@ -27,6 +27,11 @@ from nova_lite.objects import FloatingIp, HostForwarding, PortForwarding
 
 #: Number of forwardings of a floating address: a list has all of them, and each is a rule of a host.
 MAX_FORWARDINGS = 200
+#: Number of ports of a floating address that ranges lead to other numbers: each is an element of a host's map.
+MAX_SHIFTED = 4096
+
+_UPDATABLE = {"address", "port_id", "protocol", "description"}
+_UPDATABLE |= {f"{side}_{end}" for side in ("external", "internal") for end in ("first", "last")}
 
 
 def list_(uow: UnitOfWork, context: RequestContext, ids: Collection[str] | None = None) -> list[PortForwarding]:
@@ -55,6 +60,8 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, wante
 def update(uow: UnitOfWork, context: RequestContext, forwarding_id: str, changes: dict[str, Any]) -> PortForwarding:
     """Change fields of a forwarding, but not its floating address. Raises the errors of `create`."""
     row, found = _locked(uow, context, forwarding_id)
+    if unknown := changes.keys() - _UPDATABLE:
+        raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port forwarding cannot be changed")
     wanted = msgspec.structs.replace(found, **{"address": "", **changes})
     _check(uow, floating_ips.get(uow, context, found.floating_ip_id), wanted)
     for name in changes.keys() - {"address"}:
@@ -123,7 +130,15 @@ def _check(uow: UnitOfWork, floating: FloatingIp, wanted: PortForwarding) -> lis
                     f"There is a port collision with the {name}_port_range. The following ranges collides: "
                     f"{start}:{end} and {first}:{last}"
                 )
+    if sum(map(_shifted, [wanted, *(other for other, _ in others)])) > MAX_SHIFTED:
+        raise _invalid(f"Ranges of a floating address lead at most {MAX_SHIFTED} ports to ports of other numbers")
     return [other for other, _ in others]
+
+
+def _shifted(item: PortForwarding) -> int:
+    """Return the number of ports that a range leads to ports of other numbers, one to one."""
+    is_range = item.internal_first != item.internal_last and item.internal_first != item.external_first
+    return item.internal_last - item.internal_first + 1 if is_range else 0
 
 
 def _router(uow: UnitOfWork, floating: FloatingIp, port: Port) -> str:
@@ -218,8 +233,8 @@ _TUNNELS = sa.select(ComputeNode.host, ComputeNode.inventory["tunnel_ip"].as_str
 def for_hosts(uow: UnitOfWork, here: Mapping[str, Collection[str]]) -> dict[str, Forwarded]:
     """Return the forwardings of each host. ``here``: ports on each host, or moving there, that have some.
 
-    A guest of another host than the one that holds the address is reached by the tunnel of its network. A network
-    without one has its forwardings on one host only.
+    The holder of an address reaches guests of other hosts by the tunnel of their network. A network without a tunnel
+    has its forwardings on one host only.
     """
     ports = {port_id for mine in here.values() for port_id in mine}
     found: dict[str, Forwarded] = {host: Forwarded([], {}) for host in here}

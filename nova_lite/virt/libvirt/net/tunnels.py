@@ -279,13 +279,13 @@ def passing_rules(routers: Iterable[HostRouter], local_ip: str) -> list[str]:
 
 
 class Forwarding(NamedTuple):
-    """Rules of port forwardings between hosts: for frames that enter bridges, and for those that cross them."""
+    """Rules of port forwardings between hosts: for frames that enter bridges, and for frames that cross them."""
 
     entering: tuple[str, ...] = ()
     crossing: tuple[str, ...] = ()
 
 
-#: What a machine outside says about a connection, such as the size of packets that reach it.
+#: Errors that a machine outside reports about a connection, such as a packet that is too large.
 _ERRORS = "icmp type { destination-unreachable, time-exceeded, parameter-problem }"
 
 

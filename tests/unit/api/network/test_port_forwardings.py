@@ -259,3 +259,11 @@ def test_number_of_forwardings_is_limited(api: Api, scene: Scene, monkeypatch: p
     made = forward(api, scene)
     refused(api, scene, wanted(scene.ports[1], 80, 80), 409, "OverQuota", "port_forwarding")
     assert api("PUT", f"{scene.url}/{made['id']}", {"port_forwarding": {"external_port": 9}}).status_code == 200
+
+
+def test_ports_that_ranges_lead_to_other_numbers_are_limited(api: Api, scene: Scene) -> None:
+    forward(api, scene, 0, "1:4000", "1001:5000")
+    refused(api, scene, wanted(scene.ports[1], "4001:4097", "1:97"), 400, "BadRequest", "at most 4096 ports")
+    assert forward(api, scene, 1, "4001:4096", "1:96")
+    assert forward(api, scene, 1, "5000:60000", "5000:60000"), "equal numbers are one rule"
+    assert forward(api, scene, 0, "60001:65535", 22)

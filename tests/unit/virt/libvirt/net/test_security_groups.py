@@ -346,7 +346,7 @@ def test_invalid_interface_or_floating_address_stops_no_start(
 def test_host_has_a_forwarded_address_while_one_of_its_guests_is_here(
     tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Other forwardings of the address lead to guests elsewhere. What another host has is left to it."""
+    """Other forwardings of the address lead to guests elsewhere. Addresses that another host holds are left to it."""
     held: list[set[str]] = []
     monkeypatch.setattr(
         security_groups.floating_ips.FloatingAddresses, "assign", lambda self, found: held.append(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from nova_lite.objects import VIF, HostForwarding
+from tests.integration.network.packets import pinged
 from tests.integration.network.room import OUTSIDE
 from tests.integration.network.routed_host import A, B, RoutedHost, router
 
@@ -32,6 +33,7 @@ def test_ports_of_one_address_lead_to_guests_of_two_hosts(hosts: tuple[RoutedHos
     one, two = hosts
     a, b = one.guest_on(A, "a", 10), two.guest_on(B, "b", 20)
     both = router(A, B, guests=[a, b], external=True)
+    one.serve("host", 7777)
     one.serve("a", 22, 53, 81)
     two.serve("b", 22, 53, 82)
     near = [
@@ -51,6 +53,8 @@ def test_ports_of_one_address_lead_to_guests_of_two_hosts(hosts: tuple[RoutedHos
     assert one.reaches("out", FLOATING, 2222) and one.answered("out", FLOATING, 53)
     assert one.reaches("out", FLOATING, 8081), "the second of a range leads to the second"
     assert one.cut_off("out", FLOATING, 22) and one.unanswered("out", FLOATING, 2222)
+    assert one.reaches("out", "192.0.2.1", 7777) and one.cut_off("out", FLOATING, 7777), "a service of the host"
+    assert pinged(one, FLOATING)
     assert one.reaches("out", FLOATING, 2223) and one.answered("out", FLOATING, 5353)
     assert one.reaches("out", FLOATING, 9007), "a range leads to one port"
     assert one.reaches("host", FLOATING, 2223) and one.reaches("a", FLOATING, 2223)

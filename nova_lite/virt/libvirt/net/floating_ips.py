@@ -227,7 +227,14 @@ def ruleset(table: str, ways: Iterable[Way]) -> str:
     inward = [f"ip daddr {item.floating} {item.ports()} dnat ip to {item.link}" for item in forwards]
     inward += _mapped("dnat ip to ip daddr", {lead.floating: lead.link for lead in leads})
     outward = _mapped("snat ip to ip saddr", {lead.link: lead.floating for lead in leads})
+    # Other ports of a forwarded address would lead to services of the host itself.
+    shared = ", ".join(sorted({item.floating for item in forwards}))
+    closed = f"ip daddr {{ {shared} }} meta l4proto != icmp reject" if shared else ""
     return f"""table inet {table} {{
+  chain floating_input {{
+    type filter hook input priority -5; policy accept;
+    {closed}
+  }}
   chain floating_in {{
     type nat hook prerouting priority dstnat; policy accept;
     {_lines(inward)}

@@ -129,9 +129,9 @@ class PortForwardings(NetworkResource):
 
 def _ports(side: str, number: int | None, ports: Any) -> dict[str, int]:
     """Return the range of ports that a request names by one number or by a range. Raises a 400 if both differ."""
-    if number is None and ports is None:
-        return {}
-    first, last = (number, number) if ports is None else ports
-    if number is not None and (first, last) != (number, number):
-        raise fields.invalid(f"{side}_port_range", f"Give it or {side}_port.")
-    return {f"{side}_first": first, f"{side}_last": last}
+    found: tuple[int, int] | None = ports
+    if number is not None:
+        if found not in (None, (number, number)):
+            raise fields.invalid(f"{side}_port_range", f"Give it or {side}_port.")
+        found = number, number
+    return {} if found is None else {f"{side}_first": found[0], f"{side}_last": found[1]}

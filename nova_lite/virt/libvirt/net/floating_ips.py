@@ -229,7 +229,7 @@ def ruleset(table: str, ways: Iterable[Way]) -> str:
     outward = _mapped("snat ip to ip saddr", {lead.link: lead.floating for lead in leads})
     # Other ports of a forwarded address would lead to services of the host itself.
     shared = ", ".join(sorted({item.floating for item in forwards}))
-    closed = f"ip daddr {{ {shared} }} meta l4proto != icmp reject" if shared else ""
+    closed = f"ct direction original ip daddr {{ {shared} }} meta l4proto != icmp reject" if shared else ""
     return f"""table inet {table} {{
   chain floating_input {{
     type filter hook input priority -5; policy accept;

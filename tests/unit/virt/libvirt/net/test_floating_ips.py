@@ -154,7 +154,7 @@ def test_forwarding_translates_the_address_on_the_host_and_ports_in_the_realm(
     text = floating_ips.ruleset("t", ways)
     assert text.count(f"ip daddr {A} {target.split(' dnat')[0]} dnat ip to {LINK}\n") == 2
     assert "map" not in text and "snat" not in text, "nft refuses an empty map"
-    assert f"ip daddr {{ {A} }} meta l4proto != icmp reject" in text, "its other ports are not the host's"
+    assert f"ct direction original ip daddr {{ {A} }} meta l4proto != icmp reject" in text, "they are not the host's"
     assert "reject" not in floating_ips.ruleset("t", LEADS)
 
 

@@ -177,7 +177,7 @@ class PortFirewall:
         floating = [(address, mine[port]) for port, address in self._filters.floating.items() if port in mine]
         leads = dict(nft.usable("floating address", floating, floating_ips.lead, lambda item: item[0]))
         held = {item.floating for item in self._filters.forwardings if item.is_held and item.port_id in mine}
-        forwards = [item for item in self.forwardings if item.is_held and item.floating in held]
+        forwards = [item for item in self.forwardings if item.floating in held]
         self._is_applied = False
         ways: list[floating_ips.Way] = []
         try:

@@ -212,6 +212,7 @@ def _merged(
         unfiltered=update.unfiltered,
         qos=update.qos,
         floating_qos=update.floating_qos,
+        forwardings=update.forwardings,
         names=(current.names or {}) | (_complete_lists(update.names, current.names) or {}),
         read_at=update.read_at,
     )

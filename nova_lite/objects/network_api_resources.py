@@ -100,4 +100,26 @@ class QosPolicy(msgspec.Struct, kw_only=True, tag="policies"):
     updated_at: datetime.datetime | None = None
 
 
-NetworkObject: TypeAlias = SubnetPool | AddressScope | AddressGroup | RbacPolicy | QosPolicy
+class PortForwarding(msgspec.Struct, kw_only=True, tag="port_forwardings"):
+    """Ports of a floating address that lead to ports of one interface. ``project_id``: of the floating address.
+
+    ``address``: of the interface; "" in a request: whatever it has. The external range is as long as the internal one,
+    or that is one port.
+    """
+
+    id: str
+    project_id: str
+    floating_ip_id: str
+    port_id: str
+    protocol: str
+    external_first: int
+    external_last: int
+    internal_first: int
+    internal_last: int
+    address: str = ""
+    description: str = ""
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+
+
+NetworkObject: TypeAlias = SubnetPool | AddressScope | AddressGroup | RbacPolicy | QosPolicy | PortForwarding

@@ -10,6 +10,7 @@ import uuid
 import msgspec
 
 from nova_lite.base.ids import derived_id
+from nova_lite.objects.floating_ip import HostForwarding
 from nova_lite.objects.network import Network
 from nova_lite.objects.router import HostRouter
 
@@ -163,7 +164,8 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     without port security. Both are those of all guests on the host; None: unknown. ``qos``: by port id, limits of the
     ports of all guests on the host that have some; None: unknown. ``floating_qos``: those of floating addresses, by
     address. ``read_at``: the database's time before the read. ``names``: by id of a network that the host's guests
-    reach, the names of its guests in DNS, each with ``address``, name and domain; None: unknown.
+    reach, the names of its guests in DNS, each with ``address``, name and domain; None: unknown. ``forwardings``: those
+    of floating addresses that the host holds, and of its guests.
     """
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
@@ -179,6 +181,7 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     floating_qos: dict[str, QosLimits] = msgspec.field(default_factory=dict)
     read_at: datetime.datetime | None = None
     names: dict[str, NetworkMembers] | None = None
+    forwardings: list[HostForwarding] = msgspec.field(default_factory=list)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -225,6 +225,7 @@ POOL = _objects("subnetpool", "/v2.0/subnetpools")
 SCOPE = _objects("address_scope", "/v2.0/address-scopes")
 ADDRESS_GROUP = _objects("address_group", "/v2.0/address-groups", "add_addresses", "remove_addresses")
 RBAC = _objects("rbac_policy", "/v2.0/rbac-policies")
+FORWARDING = _objects("floatingip_port_forwarding", f"{_FLOATING}/port_forwardings")
 QOS_POLICY = _objects("policy", "/v2.0/qos/policies", changes=ADMIN)
 QOS_RULES = {
     kind: _objects(f"policy_{kind}_rule", f"/v2.0/qos/policies/{{policy_id}}/{kind}_rules", changes=ADMIN)

@@ -185,6 +185,55 @@ def test_router_connects_a_network_of_the_project(demo: Client) -> None:
     demo("network delete routed")
 
 
+def test_port_forwarding_reaches_the_host_of_a_running_server(cloud: Cloud, demo: Client) -> None:
+    demo("network create forwarded")
+    demo("subnet create --network forwarded --subnet-range 10.64.10.0/24 forwarded-subnet")
+    demo("router create --external-gateway public forwarder")
+    demo("router add subnet forwarder forwarded-subnet")
+    port = demo.one("port create --network forwarded --fixed-ip ip-address=10.64.10.9 forwarded-port")
+    demo("server create --image cirros --flavor m1.nano --port forwarded-port --wait vm-forwarded")
+    floating = demo.one("floating ip create public")
+    address, inner = floating["floating_ip_address"], "--port forwarded-port --internal-ip-address 10.64.10.9"
+    create = f"floating ip port forwarding create {inner} --protocol tcp"
+    ssh = demo.one(f"{create} --internal-protocol-port 22 --external-protocol-port 2222 --description ssh {address}")
+    assert (ssh["internal_port"], ssh["external_port"], ssh["description"]) == (22, 2222, "ssh")
+    demo(f"{create} --internal-protocol-port 80:90 --external-protocol-port 8080:8090 {address}")
+    assert "collision" in demo(
+        f"{create} --internal-protocol-port 23 --external-protocol-port 8085 {address}", status=1
+    )
+    ranges = {row["External Port Range"] for row in demo.one(f"floating ip port forwarding list {address}")}
+    assert ranges == {"2222:2222", "8080:8090"}
+    path = cloud._domains_of("compute-1").parent / "port-filters.json"
+
+    def external() -> list[list[int]]:
+        return sorted(item["external"] for item in json.loads(path.read_text()).get("forwardings", ()))
+
+    wait_for("forwardings on the host", lambda: external() == [[2222, 2222], [8080, 8090]])
+    demo(f"floating ip port forwarding set --external-protocol-port 2200 {address} {ssh['id']}")
+    wait_for("a changed forwarding", lambda: external() == [[2200, 2200], [8080, 8090]])
+    assert demo.one(f"floating ip port forwarding show {address} {ssh['id']}")["external_port"] == 2200
+    demo(f"floating ip set --port forwarded-port {address}", status=1)
+    demo(f"floating ip delete {address}", status=1)
+    sdk = connect(cloud, "demo").network
+    shown = sdk.get(f"/floatingips/{floating['id']}").json()["floatingip"]["port_forwardings"]
+    assert {item["internal_port_id"] for item in shown} == {port["id"]}
+    wanted = {"internal_port_id": port["id"], "internal_port": 53, "external_port": 53, "protocol": "udp"}
+    made = sdk.create_port_forwarding(floatingip_id=floating["id"], **wanted)
+    assert made.internal_ip_address == "10.64.10.9"
+    changed = sdk.update_port_forwarding(made, floating["id"], description="dns")
+    assert sdk.get_port_forwarding(made.id, floating["id"]).description == changed.description == "dns"
+    (found,) = sdk.port_forwardings(floating["id"], protocol="udp")
+    assert found.id == made.id
+    sdk.delete_port_forwarding(made.id, floating["id"])
+    demo("server delete --wait vm-forwarded")
+    demo("port delete forwarded-port")
+    assert demo.one(f"floating ip port forwarding list {address}") == []
+    demo(f"floating ip delete {address}")
+    demo("router remove subnet forwarder forwarded-subnet")
+    demo("router delete forwarder")
+    demo("network delete forwarded")
+
+
 def test_qos_policy_reaches_the_host_of_a_running_server(cloud: Cloud, demo: Client, admin: Client) -> None:
     create = "network qos policy create --share --description text slow"
     demo(create, status=1)

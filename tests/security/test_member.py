@@ -298,6 +298,13 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
         assert added.status_code == 200, added.text
     leads = {"floating_network_id": pool["id"], "port_id": port_id, "description": mark}
     leading = make("network", "/floatingips", {"floatingip": leads})["floatingip"]
+    body = {"port": {**named, "network_id": network_id}}
+    forward = {"internal_port_id": make("network", "/ports", body)["port"]["id"], "description": mark}
+    forward |= {"protocol": "tcp", "internal_port": 22, "external_port": 2222}
+    body = {"floatingip": {"floating_network_id": pool["id"], "description": mark}}
+    forwarded = make("network", "/floatingips", body)["floatingip"]
+    path = f"/floatingips/{forwarded['id']}/port_forwardings"
+    forwarding_id = make("network", path, {"port_forwarding": forward})["port_forwarding"]["id"]
     values = {"subnetpool": {"prefixes": ["10.99.0.0/24"]}, "address_group": {"addresses": ["10.99.0.0/24"]}}
     pool_id = make("network", "/subnetpools", {"subnetpool": {**named, **values["subnetpool"]}})["subnetpool"]["id"]
     body = {"address_group": {**named, **values["address_group"]}}
@@ -372,7 +379,9 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
         "namespace": [f"namespace-{mark}"],
         "keypair": [mark],
         "floating_ip": [str(address["id"]), leading["id"]],
-        "address": [address["ip"], leading["floating_ip_address"]],
+        "forwarded_address": [forwarded["id"]],
+        "port_forwarding": [forwarding_id],
+        "address": [address["ip"], leading["floating_ip_address"], forwarded["floating_ip_address"]],
         "network": [network_id],
         "subnet": [first_id, subnet6_id, second_id],
         "router": [router_id],
@@ -710,6 +719,20 @@ def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
     for which in cast.things["port"]:
         yield ask("floatingip", {"floating_network_id": cast.pool, "port_id": which})
         yield ask("floatingip", {"port_id": which}, mine["floating_ip"])
+    forward = {"protocol": "tcp", "internal_port": 80, "external_port": 80}
+    for which in cast.things["port"]:
+        path, body = (
+            f"/floatingips/{mine['forwarded_address']}/port_forwardings",
+            {**forward, "internal_port_id": which},
+        )
+        yield "network", path, {"port_forwarding": body}, None, "POST"
+        yield (
+            "network",
+            f"{path}/{mine['port_forwarding']}",
+            {"port_forwarding": {"internal_port_id": which}},
+            None,
+            "PUT",
+        )
     limited = {"qos_policy_id": theirs["qos_policy"]}
     yield ask("network", limited)
     yield ask("floatingip", {"floating_network_id": cast.pool, **limited})

@@ -162,6 +162,23 @@ class EveryApi(InProcessCloud):
         endpoints = make("identity", "/v3/OS-EP-FILTER/endpoint_groups", body)["endpoint_group"]["id"]
         return {"policy": [policy_id], "endpoint_group": [endpoints]}
 
+    def _furnish_forwarding(self, pool_id: str) -> dict[str, list[str]]:
+        """Create a port forwarding, with a router and a network of its own."""
+        make = self.made
+        network_id = make("network", "/networks", {"network": {"name": "two"}})["network"]["id"]
+        subnet = {"network_id": network_id, "cidr": "10.69.0.0/24", "ip_version": 4}
+        subnet_id = make("network", "/subnets", {"subnet": subnet})["subnet"]["id"]
+        gateway = {"external_gateway_info": {"network_id": pool_id}}
+        router_id = make("network", "/routers", {"router": gateway})["router"]["id"]
+        make("network", f"/routers/{router_id}/add_router_interface", {"subnet_id": subnet_id}, "PUT")
+        port_id = make("network", "/ports", {"port": {"network_id": network_id}})["port"]["id"]
+        body: dict[str, Any] = {"floatingip": {"floating_network_id": pool_id}}
+        address_id = make("network", "/floatingips", body)["floatingip"]["id"]
+        body = {"internal_port_id": port_id, "protocol": "tcp", "internal_port": 22, "external_port": 2222}
+        path = f"/floatingips/{address_id}/port_forwardings"
+        made = make("network", path, {"port_forwarding": body})["port_forwarding"]["id"]
+        return {"forwarded_address": [address_id], "port_forwarding": [made], "forwarded_port": [port_id]}
+
     def _furnish(self) -> dict[str, list[str]]:
         make = self.made
         self.conductor.db.write(floating_ips.create_pool, "public", "172.24.9.32/28")
@@ -223,6 +240,7 @@ class EveryApi(InProcessCloud):
         body = {"protocol": {"mapping_id": "one"}}
         make("identity", f"{federation}/identity_providers/one/protocols/one", body, "PUT")
         router_id = make("network", "/routers", {"router": {"name": "one"}})["router"]["id"]
+        forwarded = self._furnish_forwarding(pool["id"])
         shared = {
             kind: make("network", f"/{path}", {key: values})[key]["id"]
             for kind, path, key, values in (
@@ -254,6 +272,7 @@ class EveryApi(InProcessCloud):
             "namespace": ["one"],
             "keypair": ["one"],
             "floating_ip": [address["id"]],
+            **forwarded,
             "network": [network_id],
             "subnet": [subnet_id],
             "router": [router_id],

@@ -465,6 +465,20 @@ BODIES: dict[tuple[str, str, str], Any] = {
     ("network", "PUT", "/floatingips/{id}"): {
         "floatingip": {"port_id": None, "fixed_ip_address": None, "description": "text"}
     },
+    ("network", "POST", "/floatingips/{floatingip_id}/port_forwardings"): {
+        "port_forwarding": {
+            "internal_port_id": "{forwarded_port}", "internal_ip_address": None, "protocol": "tcp", "internal_port": 80,
+            "internal_port_range": None, "external_port": 8080, "external_port_range": None, "description": "text",
+            "project_id": "{project}",
+        }
+    },
+    ("network", "PUT", "/floatingips/{floatingip_id}/port_forwardings/{id}"): {
+        "port_forwarding": {
+            "internal_port_id": "{forwarded_port}", "internal_ip_address": None, "protocol": "udp",
+            "internal_port": None, "internal_port_range": "80:81", "external_port": None,
+            "external_port_range": "90:91", "description": "text",
+        }
+    },
     ("network", "POST", "/routers"): {
         "router": {
             "name": "new", "description": "text", "project_id": "{project}", "admin_state_up": True,

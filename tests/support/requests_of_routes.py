@@ -90,6 +90,8 @@ KINDS = {
     "security-groups": "security_group",
     "security-group-rules": "security_group_rule",
     "floatingips": "floating_ip",
+    "floatingip_id": "forwarded_address",
+    "port_forwardings": "port_forwarding",
     "routers": "router",
     "subnetpools": "subnet_pool",
     "address-scopes": "address_scope",
@@ -270,6 +272,12 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
         for key, values in (("bandwidth_limit_rule", {"max_kbps": 1}), ("dscp_marking_rule", {"dscp_mark": 8}))
         for method, rest in (("POST", ""), ("PUT", "/{id}"))
     },
+    ("network", "POST", "/floatingips/{floatingip_id}/port_forwardings"): [
+        {"port_forwarding": {"internal_port_id": "taken", "protocol": "tcp", "internal_port": 1, "external_port": 1}}
+    ],
+    ("network", "PUT", "/floatingips/{floatingip_id}/port_forwardings/{id}"): [
+        {"port_forwarding": {"description": "taken"}}
+    ],
     ("network", "PUT", "/quotas/{project_id}"): [{"quota": {"port": 1}}],
 }
 #: The key of the victim's metadata, which bodies name, too.

@@ -62,6 +62,8 @@ FIELDS: dict[tuple[str, str, str], dict[str, Any]] = {
         "floating_ip_address": "172.24.9.40",
     },
     ("network", "PUT", "/floatingips/{id}"): _FLOATING,
+    ("network", "POST", "/floatingips/{floatingip_id}/port_forwardings"): {"description": "other"},
+    ("network", "PUT", "/floatingips/{floatingip_id}/port_forwardings/{id}"): {"description": "other"},
     ("network", "POST", "/security-groups"): {**_TEXTS, "stateful": False, "tags": ["red"]},
     ("network", "PUT", "/security-groups/{id}"): {**_TEXTS, "stateful": False},
     ("network", "POST", "/security-group-rules"): {"description": "other", "normalized_cidr": "10.0.0.0/8"},

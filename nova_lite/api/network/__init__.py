@@ -14,6 +14,7 @@
 - `listing`: lists in Neutron's form: filtered by any attribute, sorted, in pages, with the requested fields
 - `networks`: networks of servers, and pools of floating addresses, which are external networks
 - `objects`: base class of the resources that only the network API knows
+- `port_forwardings`: ports of floating addresses that lead to ports of interfaces
 - `ports`: of servers, and of users, who assign them to servers through the compute API
 - `qos`: QoS policies and their rules
 - `quotas`: quotas of projects

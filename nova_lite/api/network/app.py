@@ -15,6 +15,7 @@ from nova_lite.api.network.availability import IpAvailabilities, ServiceProvider
 from nova_lite.api.network.extensions import Extensions
 from nova_lite.api.network.floating_ips import FloatingIps
 from nova_lite.api.network.networks import Networks
+from nova_lite.api.network.port_forwardings import PortForwardings
 from nova_lite.api.network.ports import Ports
 from nova_lite.api.network.qos import QosPolicies, QosRules, QosRuleTypes
 from nova_lite.api.network.quotas import Quotas
@@ -52,6 +53,7 @@ class NetworkApp(rest.ServiceApplication):
         SecurityGroups,
         SecurityGroupRules,
         FloatingIps,
+        PortForwardings,
         Routers,
         Tags,
         Quotas,

@@ -18,6 +18,7 @@ from nova_lite.objects import (
     NetworkObject,
     NetworkRecord,
     Port,
+    PortForwarding,
     ProjectLimits,
     QosPolicy,
     RbacPolicy,
@@ -322,14 +323,34 @@ def floating_ip(shown: FloatingIp, associated: Port | None) -> View:
         "fixed_ip_address": shown.fixed_address,
         "port_id": shown.port_id,
         "port_details": details,
-        "router_id": None if shown.port_id is None else shown.router_id,
-        "status": "DOWN" if shown.port_id is None else "ACTIVE",
+        "router_id": shown.router_id,
+        "status": "ACTIVE" if shown.port_id is not None or shown.port_forwardings else "DOWN",
+        "port_forwardings": [port_forwarding(item) for item in shown.port_forwardings],
         "description": shown.description or "",
         "dns_name": shown.dns_name,
         "dns_domain": shown.dns_domain,
         "qos_policy_id": shown.qos_policy_id,
         **_standard(shown),
     }
+
+
+def port_forwarding(shown: NetworkObject) -> View:
+    found = as_kind(PortForwarding, shown)
+    return {
+        "id": found.id,
+        "internal_port_id": found.port_id,
+        "internal_ip_address": found.address,
+        "protocol": found.protocol,
+        "description": found.description,
+        **_ports_of(found, "internal"),
+        **_ports_of(found, "external"),
+    }
+
+
+def _ports_of(shown: PortForwarding, side: str) -> View:
+    """Return a range of ports, and the port if it is one only."""
+    first, last = getattr(shown, f"{side}_first"), getattr(shown, f"{side}_last")
+    return {f"{side}_port": first if first == last else None, f"{side}_port_range": f"{first}:{last}"}
 
 
 def router(shown: Router) -> View:
@@ -540,6 +561,17 @@ def _agent_time(moment: datetime.datetime | None) -> str | None:
     return None if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
+_FORWARDING = PortForwarding(
+    id="",
+    project_id="",
+    floating_ip_id="",
+    port_id="",
+    protocol="",
+    external_first=0,
+    external_last=0,
+    internal_first=0,
+    internal_last=0,
+)
 #: Attributes of each kind of resource.
 ATTRIBUTES: dict[str, set[str]] = {
     "networks": set(network(NetworkRecord(id="", name="", cidr=""), for_admin=True)),
@@ -548,6 +580,7 @@ ATTRIBUTES: dict[str, set[str]] = {
     "security_groups": set(security_group(SecurityGroup(id="", name=""))),
     "security_group_rules": set(rule(SecurityGroupRule(id="", security_group_id=""), "")),
     "floatingips": set(floating_ip(FloatingIp(id="", address="", pool="", project_id=""), None)),
+    "port_forwardings": set(port_forwarding(_FORWARDING)),
     "agents": set(agent(Service(id=0, uuid="", host="", binary="", topic="", up=True))),
     "availability_zones": {"name", "resource", "state"},
     "extensions": {"alias", "name", "description", "updated", "links"},

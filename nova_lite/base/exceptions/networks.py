@@ -366,3 +366,27 @@ class QoSRulesConflict(Conflict):
 
 class PolicyRemoveAuthorizationError(Forbidden):
     msg_fmt = "Failed to remove provided policy %(policy_id)s because you are not authorized."
+
+
+class PortForwardingNotFound(NotFound):
+    msg_fmt = "Port Forwarding %(id)s could not be found."
+
+
+class PortForwardingInvalid(Invalid):
+    msg_fmt = "Bad port_forwarding request: %(reason)s."
+
+
+class PortHasPortForwarding(Invalid):
+    msg_fmt = "Cannot associate floating IP to port %(port_id)s because it already has a Port Forwarding binding."
+
+
+class FipInUseByPortForwarding(Conflict):
+    msg_fmt = "Floating IP %(id)s in use by Port Forwarding resources."
+
+
+class PortHasBindingFloatingIP(Conflict):
+    msg_fmt = "Cannot create port forwarding to port %(port_id)s, as floating IP %(address)s leads there already."
+
+
+class FloatingIpLeadsToPort(Conflict):
+    msg_fmt = "Floating IP %(address)s leads to port %(port_id)s, so it has no port forwardings."

@@ -1120,6 +1120,22 @@ class FloatingIp(Tagged, Changed, Base):
     dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
 
 
+class PortForwarding(Changed, Base):
+    """Ports of a floating address that lead to a port (`nova_lite.objects.PortForwarding`), which takes them along."""
+
+    __tablename__ = "port_forwardings"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    floating_ip_id: Mapped[str] = mapped_column(sa.ForeignKey("floating_ips.id"), index=True)
+    port_id: Mapped[str] = mapped_column(sa.ForeignKey("ports.id", ondelete="CASCADE"), index=True)
+    protocol: Mapped[str] = mapped_column(sa.String(16))
+    external_first: Mapped[int]
+    external_last: Mapped[int]
+    internal_first: Mapped[int]
+    internal_last: Mapped[int]
+    description: Mapped[str] = mapped_column(Name)
+
+
 class SecurityGroup(Tagged, Changed, Base):
     """A project's group of rules. Instances name their groups in ``Instance.security_groups``. The group ``default``
     has no row until a user changes it (`nova_lite.objects.security_group.default_group`).

@@ -9,6 +9,7 @@
 - `port_quota`: quota of ports
 - `pending_attaches`: interfaces that were ordered from another network service
 - `floating_ips`: floating addresses and their pools
+- `port_forwardings`: ports of floating addresses that lead to ports of interfaces
 - `routers`: routers and their interfaces
 - `router_hosts`: routers as hosts carry them out
 - `security_groups`: security groups, and the filter rules of hosts
@@ -20,7 +21,7 @@
 - `subnet_pools`: subnet pools
 - `rbac`: policies that share resources with other projects
 - `qos`: QoS policies
-- `api_resources`: `address_groups`, `address_scopes`, `subnet_pools`, `qos` and `rbac`, by kind
+- `api_resources`: `address_groups`, `address_scopes`, `subnet_pools`, `port_forwardings`, `qos` and `rbac`, by kind
 - `bulk`: several resources in one transaction
 - `network_tags`: tags
 - `network_quotas`: quotas under Neutron's names

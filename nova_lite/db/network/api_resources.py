@@ -10,7 +10,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.network import address_groups, address_scopes, qos, rbac, subnet_pools
+from nova_lite.db.network import address_groups, address_scopes, port_forwardings, qos, rbac, subnet_pools
 from nova_lite.objects import NetworkObject
 
 #: Modules of the kinds of resources, by their plural in the network API.
@@ -20,6 +20,7 @@ _KINDS: Mapping[str, Any] = {
     "address_groups": address_groups,
     "rbac_policies": rbac,
     "policies": qos,
+    "port_forwardings": port_forwardings,
 }
 
 

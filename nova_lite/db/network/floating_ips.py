@@ -18,12 +18,13 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import FloatingIp as Row
 from nova_lite.db.core.models import FloatingIpPool as PoolRow
-from nova_lite.db.core.models import Instance, Port, Router, RouterInterface
+from nova_lite.db.core.models import Instance, Port, PortForwarding, Router, RouterInterface
 from nova_lite.db.core.statements import insert_unless_taken
 from nova_lite.db.network import builtin_networks, overlaps, qos, rbac, routers
 from nova_lite.db.servers import instances
 from nova_lite.network import factory
 from nova_lite.objects import FloatingIp, FloatingIpPool, ListQuery
+from nova_lite.objects import PortForwarding as Forwarding
 from nova_lite.objects.network_api_resources import EXTERNAL
 
 #: Addresses that `allocate` looks up at a time.
@@ -206,17 +207,18 @@ def lead(
     """Lead the address to a port of its project, with or without a server. Its former target loses it.
 
     Raises `NoSuchPort`, `InvalidInput` for an address that the port does not have, `FloatingIpPortTaken` if another
-    address leads there, or `ExternalGatewayMissing`.
+    address leads there, `ExternalGatewayMissing`, or the errors of `require_unforwarded`.
     """
     found = get(uow, context, reference)
     port = uow.session.scalars(sa.select(Port).where(Port.id == port_id).with_for_update()).first()
-    owner = None if port is None else port.project_id or _project_of(uow, port.instance_uuid)
+    owner = None if port is None else port.project_id or project_of(uow, port.instance_uuid)
     if port is None or owner != found.project_id:
         raise exceptions.NoSuchPort(port_id=port_id)
     if port.address is None:
         raise exceptions.InvalidInput(reason=f"port {port_id} has no fixed address")
     if fixed_address not in (None, port.address):
         raise exceptions.InvalidInput(reason=f"port {port_id} does not have the fixed address {fixed_address}")
+    require_unforwarded(uow, found.id, port_id)
     other = uow.session.scalars(sa.select(Row.address).where(Row.port_id == port_id, Row.id != found.id)).first()
     if other is not None:
         raise exceptions.FloatingIpPortTaken(address=found.address, port_id=port_id, other=other)
@@ -229,7 +231,21 @@ def lead(
     return get(uow, context, found.id)
 
 
-def _project_of(uow: UnitOfWork, instance_uuid: str | None) -> str | None:
+def require_unforwarded(uow: UnitOfWork, floating_id: str, port_id: str | None = None) -> None:
+    """Lock the port and the address. Raises `FipInUseByPortForwarding` if the address has port forwardings, or
+    `PortHasPortForwarding` if one leads to the port.
+    """
+    uow.session.execute(sa.select(Port.id).where(Port.id == port_id).with_for_update())
+    uow.session.execute(sa.select(Row.id).where(Row.id == floating_id).with_for_update())
+    of_address = sa.select(PortForwarding.id).where(PortForwarding.floating_ip_id == floating_id)
+    if uow.session.scalars(of_address.limit(1)).first() is not None:
+        raise exceptions.FipInUseByPortForwarding(id=floating_id)
+    of_port = sa.select(PortForwarding.id).where(PortForwarding.port_id == port_id)
+    if uow.session.scalars(of_port.limit(1)).first() is not None:
+        raise exceptions.PortHasPortForwarding(port_id=port_id)
+
+
+def project_of(uow: UnitOfWork, instance_uuid: str | None) -> str | None:
     return uow.session.scalars(sa.select(Instance.project_id).where(Instance.uuid == instance_uuid)).first()
 
 
@@ -251,8 +267,9 @@ def _expected(uow: UnitOfWork, context: RequestContext, reference: str) -> Float
 
 
 def release(uow: UnitOfWork, context: RequestContext, reference: str) -> None:
-    """Release the address: it loses its target and returns to the pool."""
+    """Release the address: it loses its target and returns to the pool. Raises `FipInUseByPortForwarding`."""
     found = _expected(uow, context, reference)
+    require_unforwarded(uow, found.id)
     if uow.change(sa.delete(Row).where(Row.id == found.id)):
         quotas.give_back(uow, found.project_id, {"floating_ips": 1})
         _changed(uow, found.instance_uuid)
@@ -279,6 +296,7 @@ def associate(
         raise exceptions.Invalid(f"{what} to instance {instance_uuid}")
     if port.floating_address not in (None, found.address):
         raise exceptions.Invalid(f"Floating IP {port.floating_address} leads to {port.address} already.")
+    require_unforwarded(uow, found.id, port.id)
     routers.check_way_out(uow, port.network.id, port.id, found.pool_id)
     uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port.id, updated_at=uow.now))
     _changed(uow, found.instance_uuid)
@@ -309,17 +327,45 @@ def _changed(uow: UnitOfWork, instance_uuid: str | None) -> None:
 #: Each address has a pool. An inner join would let MariaDB begin with the pools, and read all their addresses.
 _OF_ROUTER = sa.select(RouterInterface.router_id).where(RouterInterface.network_id == Port.network_id)
 _QUERY: Any = (
-    sa.select(Row, PoolRow.name, Port.address, Port.instance_uuid, _OF_ROUTER.scalar_subquery())
+    sa.select(
+        Row,
+        PoolRow.name,
+        Port.address,
+        Port.instance_uuid,
+        _OF_ROUTER.scalar_subquery(),
+        sa.exists().where(PortForwarding.floating_ip_id == Row.id),
+    )
     .outerjoin(PoolRow, PoolRow.id == Row.pool_id)
     .outerjoin(Port, Port.id == Row.port_id)
     .execution_options(populate_existing=True)
 )
+_FORWARDINGS = (
+    sa.select(PortForwarding, Row.project_id, Port.address, RouterInterface.router_id)
+    .join(Row, Row.id == PortForwarding.floating_ip_id)
+    .join(Port, Port.id == PortForwarding.port_id)
+    .outerjoin(RouterInterface, RouterInterface.network_id == Port.network_id)
+    .order_by(PortForwarding.id)
+)
 
 
 def _all(uow: UnitOfWork, query: sa.Select[Any]) -> list[FloatingIp]:
-    return [
-        rows.to_object(
+    found, with_forwardings = {}, []
+    for row, pool, fixed_address, instance_uuid, router_id, has_forwardings in uow.session.execute(query):
+        found[row.id] = rows.to_object(
             FloatingIp, row, pool=pool, fixed_address=fixed_address, instance_uuid=instance_uuid, router_id=router_id
         )
-        for row, pool, fixed_address, instance_uuid, router_id in uow.session.execute(query)
+        with_forwardings += [row.id] if has_forwardings else []
+    which = PortForwarding.floating_ip_id.in_(with_forwardings)
+    for forwarding, router_id in forwardings(uow, which) if with_forwardings else ():
+        found[forwarding.floating_ip_id].port_forwardings.append(forwarding)
+        found[forwarding.floating_ip_id].router_id = router_id
+    return list(found.values())
+
+
+def forwardings(uow: UnitOfWork, *which: sa.ColumnElement[bool]) -> list[tuple[Forwarding, str | None]]:
+    """Return port forwardings by id, each with its router."""
+    query = _FORWARDINGS.where(*which).execution_options(populate_existing=True)
+    return [
+        (rows.to_object(Forwarding, row, project_id=project_id, address=address or ""), router_id)
+        for row, project_id, address, router_id in uow.session.execute(query)
     ]

@@ -20,7 +20,7 @@ from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.core.models import Port as Row
 from nova_lite.db.core.models import Router as RouterRow
 from nova_lite.db.core.statements import insert_unless_taken
-from nova_lite.db.network import builtin_networks, port_quota, qos, security_groups
+from nova_lite.db.network import builtin_networks, port_forwardings, port_quota, qos, security_groups
 from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
 from nova_lite.objects import ListQuery, Network, Port, ipv6
@@ -430,6 +430,8 @@ def _move(uow: UnitOfWork, row: Row, network: Network, address: str | None, addr
     more, has none.
     """
     store = builtin_networks.Store(uow)
+    if address is not None:
+        port_forwardings.forget(uow, row.id)
     if address == NO_ADDRESS:
         _require_no_floating(uow, row)
         row.address = None

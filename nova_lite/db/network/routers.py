@@ -20,7 +20,15 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db.core import if_match, quotas, rows
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.events import FiltersChanged
-from nova_lite.db.core.models import FloatingIp, FloatingIpPool, Port, RbacPolicy, RouterInterface, RouterInterface6
+from nova_lite.db.core.models import (
+    FloatingIp,
+    FloatingIpPool,
+    Port,
+    PortForwarding,
+    RbacPolicy,
+    RouterInterface,
+    RouterInterface6,
+)
 from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.core.models import Router as Row
 from nova_lite.db.core.statements import insert_unless_taken
@@ -404,11 +412,13 @@ def _require_unneeded(uow: UnitOfWork, row: Row, found: RouterInterface | Router
 
 
 def _floating(uow: UnitOfWork, network_ids: Collection[str]) -> set[str]:
-    """Return the external networks with floating addresses that lead to ports of these networks."""
+    """Return the external networks with floating addresses that lead to ports of these networks, whole or in part."""
     if not network_ids:
         return set()
-    query = sa.select(FloatingIp.pool_id).join(Port, Port.id == FloatingIp.port_id)
-    return set(uow.session.scalars(query.where(Port.network_id.in_(network_ids)).distinct()))
+    whole = sa.select(FloatingIp.pool_id).join(Port, Port.id == FloatingIp.port_id)
+    of_ports = sa.select(FloatingIp.pool_id).join(PortForwarding, PortForwarding.floating_ip_id == FloatingIp.id)
+    queries = (whole, of_ports.join(Port, Port.id == PortForwarding.port_id))
+    return set(uow.session.scalars(sa.union(*(query.where(Port.network_id.in_(network_ids)) for query in queries))))
 
 
 def check_way_out(uow: UnitOfWork, network_id: str, port_id: str, pool_id: str) -> None:

@@ -23,12 +23,29 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db.core import if_match, paging, quotas, rows
 from nova_lite.db.core.engine import UnitOfWork, utcnow
 from nova_lite.db.core.events import FiltersChanged
-from nova_lite.db.core.models import FloatingIp, Instance, Network, Port, RouterInterface, RouterInterface6, Service
+from nova_lite.db.core.models import (
+    FloatingIp,
+    Instance,
+    Network,
+    Port,
+    PortForwarding,
+    RouterInterface,
+    RouterInterface6,
+    Service,
+)
 from nova_lite.db.core.models import SecurityGroup as Row
 from nova_lite.db.core.models import SecurityGroupRule as RuleRow
 from nova_lite.db.core.statements import holds, insert_unless_taken
 from nova_lite.db.hosts import services
-from nova_lite.db.network import address_groups, guest_names, member_versions, qos, router_hosts, spanning
+from nova_lite.db.network import (
+    address_groups,
+    guest_names,
+    member_versions,
+    port_forwardings,
+    qos,
+    router_hosts,
+    spanning,
+)
 from nova_lite.db.network.member_versions import MemberCache, Members
 from nova_lite.db.servers import instances
 from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGroupRule
@@ -526,6 +543,7 @@ _PORT_COLUMNS = (
     Port.address_pairs,
     _QOS,
     _FLOATING_QOS,
+    sa.exists().where(PortForwarding.port_id == Port.id),
 )
 _PORTS = sa.select(Port.instance_uuid, *_PORT_COLUMNS).where(
     Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True))
@@ -571,7 +589,7 @@ class _Port(NamedTuple):
     """An interface. ``groups``: names, if it has groups of its own; ``floating``: the floating address that leads to
     it; ``router_id``: the router of its network, if any; ``is_up``: it and its network are up; ``is_revised``: its
     network's settings have changed; ``is_secure``: it has port security; ``pairs``: its address pairs; ``qos`` and
-    ``floating_qos``: QoS policies of it and of its floating address.
+    ``floating_qos``: QoS policies of it and of its floating address; ``is_forwarded``: a port forwarding leads to it.
     """
 
     id: str
@@ -585,6 +603,7 @@ class _Port(NamedTuple):
     pairs: list[dict[str, str]] | None
     qos: str | None
     floating_qos: str | None
+    is_forwarded: bool
 
 
 def filters(
@@ -626,7 +645,9 @@ def filters_together(
     known = router_hosts.networks(uow, {network_id for ids in revised.values() for network_id in ids})
     named = {item.host: _named_projects(item, servers[item.host]) for item in questions}
     names = guest_names.by_project(uow, {project for projects in named.values() for project in projects}, names_cache)
+    forwarded = port_forwardings.for_hosts(uow, _forwarded(servers, ports))
     used = {policy for mine in ports.values() for port in mine for policy in (port.qos, port.floating_qos) if policy}
+    used |= {policy for item in forwarded.values() for policy in item.policies.values()}
     limits = qos.limits(uow, used)
     for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
         here = [port for uuid in servers[question.host] for port in ports.get(uuid, ())]
@@ -646,6 +667,10 @@ def filters_together(
         told.floating_qos = {
             port.floating: limits[port.floating_qos] for port in here if port.floating and port.floating_qos in limits
         }
+        if question.host in forwarded:
+            told.forwardings = forwarded[question.host].forwardings
+            policies = forwarded[question.host].policies.items()
+            told.floating_qos |= {address: limits[policy] for address, policy in policies if policy in limits}
         told.names = guest_names.on_networks(names, named[question.host], reached)
         told.read_at = read_at
     return answers
@@ -783,6 +808,15 @@ def _floating(servers: Mapping[str, _Server], ports: Mapping[str, list[_Port]]) 
     """Return the floating addresses of all servers on the host, queried or not."""
     here = [port for server in servers.values() if server.is_here for port in ports.get(server.uuid, ())]
     return {port.id: port.floating for port in here if port.floating is not None}
+
+
+def _forwarded(servers: Mapping[str, Mapping[str, _Server]], ports: Mapping[str, list[_Port]]) -> dict[str, set[str]]:
+    """Return, by host, the interfaces with port forwardings, also of servers that move there."""
+    found = {
+        host: {port.id for uuid in concerned for port in ports.get(uuid, ()) if port.is_forwarded}
+        for host, concerned in servers.items()
+    }
+    return {host: mine for host, mine in found.items() if mine}
 
 
 def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) -> list[str]:

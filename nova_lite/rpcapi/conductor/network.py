@@ -71,8 +71,8 @@ class NetworkRPC(Protocol):
     def network_object_list(
         self, context: RequestContext, kind: str, ids: list[str] | None = None
     ) -> list[NetworkObject]:
-        """Return the ``subnetpools``, ``address_scopes``, ``address_groups``, ``rbac_policies`` or ``policies`` (QoS)
-        of a project.
+        """Return the ``subnetpools``, ``address_scopes``, ``address_groups``, ``rbac_policies``, ``policies`` (QoS)
+        or ``port_forwardings`` of a project.
 
         ``ids``: only of these, if they are there. The list includes resources that other projects share with it, but
         only own policies. Admins get all.

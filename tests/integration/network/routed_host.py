@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from nova_lite.objects import VIF, HostRouter, Network, ipv6
+from nova_lite.objects import VIF, HostForwarding, HostRouter, Network, ipv6
 from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.net import realms
 from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
@@ -38,7 +38,7 @@ _DRIVE = """
 import json, selectors, sys
 from types import SimpleNamespace
 import msgspec
-from nova_lite.objects import VIF, HostRouter, PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.objects import VIF, HostForwarding, HostRouter, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.net import dhcp, former_networks, names, namespaces
 from nova_lite.virt.libvirt.net.anti_spoofing import AntiSpoofing
@@ -84,10 +84,12 @@ group = SecurityGroup(id="g", name="g", rules=both)
 firewall = PortFirewall(conf, "t", settings["directory"], networks.numbers)
 firewall.prepare(ports)
 floating = {name: address for address, name in settings["floating"].items()}
-firewall.set(PortFilters(groups={"g": group}, instances={key: ["g"] for key in ports}, floating=floating))
+forwardings = msgspec.convert(settings["forwardings"], list[HostForwarding])
+instances = {key: ["g"] for key in ports}
+firewall.set(PortFilters(groups={"g": group}, instances=instances, floating=floating, forwardings=forwardings))
 networks.set_names(msgspec.convert(settings["names"], dict[str, NetworkMembers]), routers.active)
 tunnels.route(routers.active)
-tunnels.set(settings["peers"])
+tunnels.set(settings["peers"], firewall.forwardings)
 if settings["metadata"]:
     selector = selectors.DefaultSelector()
     for network_id, listener in networks.metadata_sockets().items():
@@ -120,6 +122,7 @@ class RoutedHost(Room):
         self._directory = Path(tempfile.mkdtemp(prefix=f"{self.name}.", dir="/var/tmp"))
         self._directory.chmod(0o755)
         self._floating: dict[str, str] = {}
+        self.forwardings: list[HostForwarding] = []
         #: Names of guests, by network.
         self.names: dict[str, NetworkMembers] = {}
         self._prefix = f"{self.name}-r-"
@@ -208,6 +211,7 @@ class RoutedHost(Room):
             "routers": msgspec.to_builtins(list(routers)),
             "peers": {network_id: [self.peer] if peers else [] for network_id in networks},
             "floating": self._floating,
+            "forwardings": msgspec.to_builtins(self.forwardings),
             "names": msgspec.to_builtins(self.names),
             "prefix": self._prefix,
             "pid": os.getpid(),

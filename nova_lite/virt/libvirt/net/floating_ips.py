@@ -1,5 +1,8 @@
 """Floating addresses of this host's guests: the machine has each as a /32, and translates it in two steps.
 
+A port forwarding leads from some ports of such an address to a guest, perhaps of another host. The host translates the
+address, and the realm the ports with it.
+
 Guests of several realms may have one address. So the host translates a floating address to one on the link to the
 guest's realm, which no other floating address has, and the realm translates that to the guest's address. Connections
 from the guest get the floating address as their source in the same way. An address that came from another host is
@@ -12,13 +15,14 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from nova_lite.base import exceptions, files, ip
-from nova_lite.objects import VIF
+from nova_lite.objects import VIF, HostForwarding
+from nova_lite.objects.security_group import WITH_PORTS
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import links, namespaces, nft, realms
 from nova_lite.virt.libvirt.net.links import Links
@@ -97,6 +101,36 @@ class Lead(NamedTuple):
     fixed: str
 
 
+class Forward(NamedTuple):
+    """Way of some ports of a floating address: ``link`` is the address on the link to the guest's realm."""
+
+    floating: str
+    link: str
+    fixed: str
+    protocol: str
+    external: tuple[int, int]
+    internal: tuple[int, int]
+
+    def ports(self) -> str:
+        """Return the match of the outer ports, which are the same on the link."""
+        return f"{self.protocol} dport {port_range(self.external)}"
+
+    def target(self) -> str:
+        """Return the translation of the realm. nft would map a range to another one by no order."""
+        if self.external == self.internal:
+            return f"dnat ip to {self.fixed}"
+        first, last = self.internal
+        if first == last:
+            return f"dnat ip to {self.fixed}:{first}"
+        pairs = zip(range(self.external[0], self.external[1] + 1), range(first, last + 1), strict=True)
+        found = ", ".join(f"{outer} : {self.fixed} . {inner}" for outer, inner in pairs)
+        return f"dnat ip to {self.protocol} dport map {{ {found} }}"
+
+
+#: Way of a whole address, or of some of its ports.
+Way: TypeAlias = Lead | Forward
+
+
 class Translations:
     """Ways of floating addresses into realms. ``numbers``: of this machine's links."""
 
@@ -104,88 +138,127 @@ class Translations:
         self._table = floating_table(host)
         self._numbers = numbers
         self._loaded: dict[str, str] = {}
-        self._leads: dict[tuple[str, str], Lead] = {}
+        self._ways: dict[tuple[str, str], list[Way]] = {}
 
-    def assign(self, wanted: dict[str, VIF]) -> list[Lead]:
-        """Set the ways to exactly these, by floating address. Returns them. Raises `VirtDriverError`.
+    def assign(self, wanted: Mapping[str, VIF], forwardings: Iterable[HostForwarding] = ()) -> list[Way]:
+        """Set the ways to exactly these, by floating address and by forwarding. Returns them. Raises `VirtDriverError`.
 
-        An address whose guest has no realm here is left out.
+        An address whose guest has no realm here is left out, and so is a forwarding whose router has none.
         """
-        realm_of = {address: realms.realm_of(vif.network.id) for address, vif in wanted.items()}
-        leads: dict[tuple[str, str], Lead] = {}
-        if not wanted and not self._leads:
+        known = realms.used() if forwardings else set()
+        targets: dict[tuple[str, str], list[VIF | HostForwarding]] = {}
+        for address, vif in wanted.items():
+            if (realm_id := realms.realm_of(vif.network.id)) is not None:
+                targets[realm_id, address] = [vif]
+        for item in forwardings:
+            if item.router_id in known:
+                targets.setdefault((item.router_id, item.floating), []).append(item)
+        if not wanted and not targets and not self._ways:
             return []
         with self._numbers.lock():
-            for address, realm_id in realm_of.items():
-                if realm_id is not None:
-                    link = links.address(self._numbers.number(f"floating:{address}"))
-                    leads[realm_id, address] = Lead(address, link, _fixed(wanted[address]))
-            for realm_id in sorted({realm_id for realm_id, _ in (*leads, *self._leads)}):
-                self._load(realm_id, [lead for (other, _), lead in sorted(leads.items()) if other == realm_id])
-            kept = {address for _, address in leads}
-            for (_, address), lead in self._leads.items():
+            ways: dict[tuple[str, str], list[Way]] = {}
+            for (realm_id, address), found in targets.items():
+                link = links.address(self._numbers.number(f"floating:{address}"))
+                ways[realm_id, address] = [_way(address, link, target) for target in found]
+            for realm_id in sorted({realm_id for realm_id, _ in (*ways, *self._ways)}):
+                self._load(
+                    realm_id, [way for (other, _), mine in sorted(ways.items()) if other == realm_id for way in mine]
+                )
+            kept = {address for _, address in ways}
+            for (_, address), (way, *_) in self._ways.items():
                 if address not in kept:
                     with contextlib.suppress(exceptions.VirtDriverError):  # it has gone with its device
-                        namespaces.ip_batch([f"route delete {lead.link}/32"])
+                        namespaces.ip_batch([f"route delete {way.link}/32"])
                     self._numbers.forget(f"floating:{address}")
-        self._leads = leads
-        return [lead for _, lead in sorted(leads.items())]
+        self._ways = ways
+        return [way for _, mine in sorted(ways.items()) for way in mine]
 
-    def _load(self, realm_id: str, leads: list[Lead]) -> None:
-        text = realm_ruleset(self._table, leads)
+    def _load(self, realm_id: str, ways: list[Way]) -> None:
+        text = realm_ruleset(self._table, ways)
         name, uplink = realm_name(realm_id), uplink_name(realm_id)
-        way = f"via {links.address(self._numbers.number(realm_id))} dev {uplink}"
-        known = f"{way} {text}"
+        route = f"via {links.address(self._numbers.number(realm_id))} dev {uplink}"
+        known = f"{route} {text}"
         if self._loaded.get(realm_id) == known:
             return
-        if leads or namespaces.exists(name):
+        if ways or namespaces.exists(name):
             nft.apply(text, name)
-            namespaces.ip_batch(f"route replace {lead.link}/32 {way}" for lead in leads)
+            namespaces.ip_batch(f"route replace {link}/32 {route}" for link in dict.fromkeys(way.link for way in ways))
         self._loaded[realm_id] = known
 
 
-def realm_ruleset(table: str, leads: list[Lead]) -> str:
+def _way(floating: str, link: str, target: VIF | HostForwarding) -> Way:
+    if isinstance(target, HostForwarding):
+        return Forward(floating, link, target.address, target.protocol, target.external, target.internal)
+    return Lead(floating, link, _fixed(target))
+
+
+def _apart(ways: Iterable[Way]) -> tuple[list[Lead], list[Forward]]:
+    known = list(ways)
+    return [way for way in known if isinstance(way, Lead)], [way for way in known if isinstance(way, Forward)]
+
+
+def realm_ruleset(table: str, ways: Iterable[Way]) -> str:
     """Return the nft commands that replace a realm's table: link addresses are translated to those of guests."""
     gone = f"add table inet {table}\ndelete table inet {table}\n"
-    if not leads:
+    leads, forwards = _apart(ways)
+    if not leads and not forwards:
         return gone
-    inward = ", ".join(f"{lead.link} : {lead.fixed}" for lead in leads)
-    outward = ", ".join(f"{lead.fixed} : {lead.link}" for lead in {lead.fixed: lead for lead in leads}.values())
+    inward = [f'iifname "{OUTSIDE}" ip daddr {item.link} {item.ports()} {item.target()}' for item in forwards]
+    inward += _mapped(f'iifname "{OUTSIDE}" dnat ip to ip daddr', {lead.link: lead.fixed for lead in leads})
+    outward = _mapped(f'oifname "{OUTSIDE}" snat ip to ip saddr', {lead.fixed: lead.link for lead in leads})
     return f"""{gone}table inet {table} {{
   chain floating_in {{
     type nat hook prerouting priority dstnat - 5; policy accept;
-    iifname "{OUTSIDE}" dnat ip to ip daddr map {{ {inward} }}
+    {_lines(inward)}
   }}
   chain floating_out {{
     type nat hook postrouting priority srcnat - 10; policy accept;
-    oifname "{OUTSIDE}" snat ip to ip saddr map {{ {outward} }}
+    {_lines(outward)}
   }}
 }}
 """
 
 
-def ruleset(table: str, leads: Iterable[Lead]) -> str:
+def ruleset(table: str, ways: Iterable[Way]) -> str:
     """Return the address translation rules of the host, for the table of the security groups."""
-    known = list(leads)
-    if not known:
+    leads, forwards = _apart(ways)
+    if not leads and not forwards:
         return ""
-    inward = ", ".join(f"{lead.floating} : {lead.link}" for lead in known)
-    outward = ", ".join(f"{lead.link} : {lead.floating}" for lead in known)
+    inward = [f"ip daddr {item.floating} {item.ports()} dnat ip to {item.link}" for item in forwards]
+    inward += _mapped("dnat ip to ip daddr", {lead.floating: lead.link for lead in leads})
+    outward = _mapped("snat ip to ip saddr", {lead.link: lead.floating for lead in leads})
+    # Other ports of a forwarded address would lead to services of the host itself.
+    shared = ", ".join(sorted({item.floating for item in forwards}))
+    closed = f"ct direction original ip daddr {{ {shared} }} meta l4proto != icmp reject" if shared else ""
     return f"""table inet {table} {{
+  chain floating_input {{
+    type filter hook input priority -5; policy accept;
+    {closed}
+  }}
   chain floating_in {{
     type nat hook prerouting priority dstnat; policy accept;
-    dnat ip to ip daddr map {{ {inward} }}
+    {_lines(inward)}
   }}
   chain floating_local {{
     type nat hook output priority -100; policy accept;
-    dnat ip to ip daddr map {{ {inward} }}
+    {_lines(inward)}
   }}
   chain floating_out {{
     type nat hook postrouting priority srcnat - 10; policy accept;
-    snat ip to ip saddr map {{ {outward} }}
+    {_lines(outward)}
   }}
 }}
 """
+
+
+def _mapped(rule: str, elements: Mapping[str, str]) -> list[str]:
+    """Return a rule with a map, or none without elements, which nft would refuse."""
+    found = ", ".join(f"{key} : {value}" for key, value in elements.items())
+    return [f"{rule} map {{ {found} }}"] if found else []
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "\n    ".join(lines)
 
 
 def lead(item: tuple[str, VIF]) -> tuple[str, VIF]:
@@ -193,6 +266,23 @@ def lead(item: tuple[str, VIF]) -> tuple[str, VIF]:
     address, vif = item
     _fixed(vif)
     return nft.address(ip.parse4(address)), vif
+
+
+def valid_forwarding(item: HostForwarding) -> HostForwarding:
+    """Return a forwarding with addresses in their usual form. Raises ValueError unless it is valid."""
+    external, internal = item.external, item.internal
+    if item.protocol not in WITH_PORTS.values():
+        raise ValueError(f"protocol {item.protocol!r} has no ports")
+    if not all(0 < first <= last < 65536 for first, last in (external, internal)):
+        raise ValueError(f"ports {external} and {internal}")
+    if internal[1] - internal[0] not in (0, external[1] - external[0]):
+        raise ValueError(f"ranges {external} and {internal} differ in length")
+    addresses = (nft.address(ip.parse4(text)) for text in (item.floating, item.address))
+    return msgspec.structs.replace(item, **dict(zip(("floating", "address"), addresses, strict=True)))
+
+
+def port_range(ports: tuple[int, int]) -> str:
+    return f"{ports[0]:d}-{ports[1]:d}" if ports[0] != ports[1] else f"{ports[0]:d}"
 
 
 def _fixed(vif: VIF) -> str:

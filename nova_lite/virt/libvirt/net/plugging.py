@@ -43,7 +43,7 @@ class NetworkParts:
         self.anti_spoofing.prepare(interfaces, served, unknown)
         self.routers.prepare(bool(self.anti_spoofing.instances()))
         self.port_firewall.prepare(interfaces)
-        self.tunnels.prepare(interfaces, self.routers.active)
+        self.tunnels.prepare(interfaces, self.routers.active, self.port_firewall.forwardings)
         self.qos.prepare()
 
 
@@ -152,7 +152,7 @@ class HostFilters(abilities.Filters):
         )
         parts.port_firewall.set(relevant)
         parts.tunnels.route(parts.routers.active)
-        parts.tunnels.set(filters.peers)
+        parts.tunnels.set(filters.peers, parts.port_firewall.forwardings)
         parts.qos.set(filters)
 
 

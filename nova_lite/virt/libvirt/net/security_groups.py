@@ -29,7 +29,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files, ip
-from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
+from nova_lite.objects import VIF, HostForwarding, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
 from nova_lite.objects.ready import prepare_decoders
 from nova_lite.objects.security_group import (
     EGRESS,
@@ -76,6 +76,12 @@ class PortFirewall:
         self._ports: dict[str, list[VIF]] = {}
         self._filters = PortFilters()
         self._is_applied = False
+
+    @property
+    def forwardings(self) -> list[HostForwarding]:
+        """Valid port forwardings of this host."""
+        known = self._filters.forwardings if self.enabled else []
+        return nft.usable("port forwarding", known, floating_ips.valid_forwarding, lambda item: item.floating)
 
     def prepare(self, ports: dict[str, list[VIF]]) -> None:
         """Load the filters. ``ports``: of this host's guests, by instance. Raises `ConfigurationError` if filtering is
@@ -170,11 +176,13 @@ class PortFirewall:
         mine = {vif.id: vif for vifs in self._ports.values() for vif in vifs}
         floating = [(address, mine[port]) for port, address in self._filters.floating.items() if port in mine]
         leads = dict(nft.usable("floating address", floating, floating_ips.lead, lambda item: item[0]))
+        held = {item.floating for item in self._filters.forwardings if item.is_held and item.port_id in mine}
+        forwards = [item for item in self.forwardings if item.floating in held]
         self._is_applied = False
-        ways: list[floating_ips.Lead] = []
+        ways: list[floating_ips.Way] = []
         try:
             if self._translations is not None:
-                ways = self._translations.assign(leads)
+                ways = self._translations.assign(leads, forwards)
                 self._floating.assign({way.floating for way in ways})
         finally:
             text = ruleset(self._table, self._ports, self._filters) + self._zones.ruleset(self._table, bridges)

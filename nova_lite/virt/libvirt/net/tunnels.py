@@ -6,6 +6,10 @@ of them; the rest is learned. Only guests use the tunnel, and packets that this 
 Each host is gateway, DHCP server, name server and metadata service of its own guests, so packets of these services do
 not pass.
 
+A port forwarding's floating address is on one host. That host sends packets for guests of other hosts through the
+tunnel of their network, with the address of the sender. Their replies return the same way: the guest's host gives them
+the MAC address of that host, instead of that of the gateway, which all hosts have.
+
 A machine who can send VXLAN to a host can reach its guests. So a host accepts it only from the published hosts. Guests
 share their host's address for outgoing packets, so they must not send VXLAN.
 """
@@ -18,15 +22,25 @@ import logging
 import os
 import threading
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files, ip
-from nova_lite.objects import VIF, HostRouter, Network
+from nova_lite.objects import VIF, HostForwarding, HostRouter, Network
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import nft, realms
-from nova_lite.virt.libvirt.net.names import GATEWAY, bridge_name, gateway_name, tunnel_name, tunnels_table
+from nova_lite.virt.libvirt.net.floating_ips import port_range
+from nova_lite.virt.libvirt.net.names import (
+    GATEWAY,
+    bridge_mac,
+    bridge_name,
+    gateway_name,
+    tap_of,
+    tunnel_name,
+    tunnels_table,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -54,6 +68,7 @@ class Tunnels:
         self._lock = threading.Lock()
         self._used: dict[str, list[Network]] = {}
         self._routers: list[HostRouter] = []
+        self._forwardings: list[HostForwarding] = []
         self._peers: dict[str, list[str]] = {}
         self._queried: set[str] = set()
         self._connected: dict[str, list[str]] = {}
@@ -65,10 +80,15 @@ class Tunnels:
         local = _ipv4(self._local_ip)
         return None if local is None or local.is_loopback else str(local)
 
-    def prepare(self, ports: dict[str, list[VIF]], routers: list[HostRouter] | None = None) -> None:
+    def prepare(
+        self,
+        ports: dict[str, list[VIF]],
+        routers: list[HostRouter] | None = None,
+        forwardings: Iterable[HostForwarding] = (),
+    ) -> None:
         """Restore the devices. ``ports``: of this host's guests, by instance. Raises `VirtDriverError`."""
         with self._lock:
-            self._routers = routers or []
+            self._routers, self._forwardings = routers or [], list(forwardings)
             self._used = {uuid: networks for uuid, vifs in ports.items() if (networks := spanning_networks(vifs))}
             self._peers = self._read()
             if self._used or self._peers or self._routers:
@@ -128,9 +148,10 @@ class Tunnels:
         """Return the networks of routers that span hosts."""
         return [network for router in self._routers for network in router.networks if network.vni is not None]
 
-    def set(self, peers: dict[str, list[str]] | None) -> None:
-        """Replace the peers of all networks. None: they are unknown, and stay."""
+    def set(self, peers: dict[str, list[str]] | None, forwardings: Iterable[HostForwarding] = ()) -> None:
+        """Replace the port forwardings, and the peers of all networks. None: peers are unknown, and stay."""
         with self._lock:
+            self._forwardings = list(forwardings)
             peers = {network_id: [] for network_id in self._queried} | (self._peers if peers is None else peers)
             if peers != self._peers:
                 files.write_atomically(self._path, msgspec.json.encode(peers), writer=self._host)
@@ -153,7 +174,8 @@ class Tunnels:
             )
         peers = sorted({peer for network_id in networks for peer in self._remote_peers(network_id)})
         passing = passing_rules(self._routers, self._local_ip) if networks else []
-        rules = ruleset(self._table, self._port, peers, bool(networks), passing)
+        forwarding = forwarding_rules(self._forwardings, self._routers, self._local_ip) if networks else Forwarding()
+        rules = ruleset(self._table, self._port, peers, bool(networks), passing, forwarding)
         if rules == self._rules:
             return
         if error := nft.run(rules):
@@ -256,7 +278,54 @@ def passing_rules(routers: Iterable[HostRouter], local_ip: str) -> list[str]:
     return lines
 
 
-def ruleset(table: str, port: int, peers: list[str], needed: bool, passing: Iterable[str] = ()) -> str:
+class Forwarding(NamedTuple):
+    """Rules of port forwardings between hosts: for frames that enter bridges, and for frames that cross them."""
+
+    entering: tuple[str, ...] = ()
+    crossing: tuple[str, ...] = ()
+
+
+#: Errors that a machine outside reports about a connection, such as a packet that is too large.
+_ERRORS = "icmp type { destination-unreachable, time-exceeded, parameter-problem }"
+
+
+def forwarding_rules(forwardings: Iterable[HostForwarding], routers: Iterable[HostRouter], local_ip: str) -> Forwarding:
+    """Return the rules for packets between the host of a floating address and the guest of another host."""
+    entering, crossing = [], []
+    of_networks = {network.id: (router, network) for router in routers for network in router.networks}
+    for item in forwardings:
+        router, network = of_networks.get(item.network_id, (None, None))
+        peer = None if item.peer is None else _ipv4(item.peer)
+        if router is None or network is None or network.vni is None or peer is None:
+            continue
+        tunnel, gateway, own = tunnel_name(network), bridge_mac(network.vni), sender_mac(local_ip)
+        ports = port_range(item.internal)
+        replies = f"ip saddr {item.address} {item.protocol} sport {ports}"
+        if item.is_held:
+            out = f'iifname "{GATEWAY}*" oifname "{tunnel}" ip daddr {item.address}'
+            crossing += [
+                f"{out} {match} ether saddr set {own} accept" for match in (f"{item.protocol} dport {ports}", _ERRORS)
+            ]
+            crossing.append(f'iifname "{tunnel}" oifname "{GATEWAY}*" {replies} accept')
+            entering.append(f'iifname "{tunnel}" ether daddr {own} {replies} ether daddr set {gateway}')
+        else:
+            cidrs = (ip.parse_network4(other.cidr, strict=False) for other in router.networks)
+            here = ", ".join(sorted({*map(nft.network, cidrs), f"{realms.METADATA_ADDRESS}/32"}))
+            entering.append(
+                f"iifname {nft.interface(tap_of(item.port_id))} ether daddr {gateway} {replies} "
+                f"ip daddr != {{ {here} }} ether daddr set {sender_mac(str(peer))}"
+            )
+    return Forwarding(tuple(dict.fromkeys(entering)), tuple(dict.fromkeys(crossing)))
+
+
+def ruleset(
+    table: str,
+    port: int,
+    peers: list[str],
+    needed: bool,
+    passing: Iterable[str] = (),
+    forwarding: Forwarding = Forwarding(),  # noqa: B008
+) -> str:
     """Return the nft commands that replace the tables in one transaction, or only remove them if not ``needed``.
 
     ``passing``: rules for packets that this host has routed.
@@ -266,17 +335,22 @@ def ruleset(table: str, port: int, peers: list[str], needed: bool, passing: Iter
         return gone
     of_host = "\n    ".join(_HOST_PROTOCOLS)
     routed = "".join(f"\n    {line}" for line in passing)
+    forwarded = "".join(f"\n    {line}" for line in forwarding.crossing)
+    entering = "".join(f"\n    {line}" for line in forwarding.entering)
     elements = f" elements = {{ {', '.join(peers)} }}" if peers else ""
     return f"""{gone}table bridge {table} {{
   chain of_host {{
     {of_host}
   }}
   chain forward {{
-    type filter hook forward priority -300; policy accept;
+    type filter hook forward priority -300; policy accept;{forwarded}
     iifname "{tunnel_name()}*" oifname "{GATEWAY}*" drop
     iifname "{tunnel_name()}*" jump of_host
     oifname "{tunnel_name()}*" jump of_host{routed}
     iifname "{GATEWAY}*" oifname "{tunnel_name()}*" drop
+  }}
+  chain entering {{
+    type filter hook prerouting priority -300; policy accept;{entering}
   }}
   chain input {{
     type filter hook input priority -300; policy accept;

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.objects import HostForwarding
 from nova_lite.virt.libvirt.net import floating_ips
-from nova_lite.virt.libvirt.net.floating_ips import FloatingAddresses, Lead, Translations
+from nova_lite.virt.libvirt.net.floating_ips import FloatingAddresses, Forward, Lead, Translations
 from nova_lite.virt.libvirt.net.links import Links
 from nova_lite.virt.libvirt.net.names import gateway_name, uplink_name
 from tests.support.guests import make_network, make_vif
@@ -126,6 +128,86 @@ def test_address_follows_its_network_to_another_realm_and_is_freed_in_the_end(ke
     assert before.link not in kernel.table_of("nl-r2", "nova_lite_floating_h")
     with numbers.lock():
         assert f"169.254.192.{numbers.number('another')}" == before.link
+
+
+LINK = "169.254.192.5"
+
+
+@pytest.mark.parametrize(
+    ("external", "internal", "target"),
+    [
+        ((2222, 2222), (22, 22), "tcp dport 2222 dnat ip to 10.1.0.5:22"),
+        ((80, 90), (80, 90), "tcp dport 80-90 dnat ip to 10.1.0.5"),
+        ((80, 90), (443, 443), "tcp dport 80-90 dnat ip to 10.1.0.5:443"),
+        (
+            (80, 81),
+            (8080, 8081),
+            "tcp dport 80-81 dnat ip to tcp dport map { 80 : 10.1.0.5 . 8080, 81 : 10.1.0.5 . 8081 }",
+        ),
+    ],
+)
+def test_forwarding_translates_the_address_on_the_host_and_ports_in_the_realm(
+    external: tuple[int, int], internal: tuple[int, int], target: str
+) -> None:
+    ways = [Forward(A, LINK, "10.1.0.5", "tcp", external, internal)]
+    assert f'iifname "nlup" ip daddr {LINK} {target}\n' in floating_ips.realm_ruleset("t", ways)
+    text = floating_ips.ruleset("t", ways)
+    assert text.count(f"ip daddr {A} {target.split(' dnat')[0]} dnat ip to {LINK}\n") == 2
+    assert "map" not in text and "snat" not in text, "nft refuses an empty map"
+    assert f"ct direction original ip daddr {{ {A} }} meta l4proto != icmp reject" in text, "they are not the host's"
+    assert "reject" not in floating_ips.ruleset("t", LEADS)
+
+
+FORWARDING = HostForwarding(
+    floating=A,
+    router_id="r1",
+    network_id="net-1",
+    port_id="p",
+    address="10.1.0.5",
+    protocol="tcp",
+    external=(80, 80),
+    internal=(8080, 8080),
+)
+
+
+def test_forwardings_of_an_address_have_one_link_while_their_router_is_here(kernel: Kernel, tmp_path: Path) -> None:
+    numbers = Links(str(tmp_path))
+    here = Translations("h", numbers)
+    other = msgspec.structs.replace(FORWARDING, protocol="udp", address="10.2.0.6")
+    assert here.assign({}, [FORWARDING, other]) == []
+    place(kernel, "net-1", "r1")
+    ways = here.assign({}, [FORWARDING, other])
+    assert [(way.floating, way.fixed) for way in ways] == [(A, "10.1.0.5"), (A, "10.2.0.6")]
+    (link,) = {way.link for way in ways}
+    routes = [line for line in kernel.lines[None] if line.startswith(f"route replace {link}/32 ")]
+    assert [line.split()[-1] for line in routes] == [uplink_name("r1")]
+    table = kernel.table_of("nl-r1", "nova_lite_floating_h")
+    assert f"{link} tcp dport 80 dnat ip to 10.1.0.5:8080" in table and f"{link} udp dport 80" in table
+    assert here.assign({}, [other]) == ways[1:]
+    assert "10.1.0.5" not in kernel.table_of("nl-r1", "nova_lite_floating_h")
+    assert here.assign({}) == []
+    assert kernel.lines[None][-1] == f"route delete {link}/32"
+    assert link not in kernel.table_of("nl-r1", "nova_lite_floating_h")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"floating": "192.0.2.1%lo"},
+        {"address": "10.1.0.5; drop"},
+        {"address": "fd00::5"},
+        {"protocol": "icmp"},
+        {"protocol": "tcp dport 1 accept #"},
+        {"external": (0, 0)},
+        {"external": (80, 65536), "internal": (80, 65536)},
+        {"external": (81, 80), "internal": (81, 80)},
+        {"external": (80, 82), "internal": (80, 81)},
+    ],
+)
+def test_invalid_forwarding_is_refused(changes: dict[str, object]) -> None:
+    assert floating_ips.valid_forwarding(FORWARDING) == FORWARDING
+    with pytest.raises(ValueError):
+        floating_ips.valid_forwarding(msgspec.structs.replace(FORWARDING, **changes))
 
 
 def test_announcement_is_a_complete_frame() -> None:

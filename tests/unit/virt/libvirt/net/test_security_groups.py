@@ -11,7 +11,16 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions, metrics
-from nova_lite.objects import VIF, FixedIp, HostRouter, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
+from nova_lite.objects import (
+    VIF,
+    FixedIp,
+    HostForwarding,
+    HostRouter,
+    PortFilters,
+    SecurityGroup,
+    SecurityGroupRule,
+    ipv6,
+)
 from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.net import conntrack_zones, floating_ips, plugging, security_groups
 from nova_lite.virt.libvirt.net.group_members import Place
@@ -332,6 +341,39 @@ def test_invalid_interface_or_floating_address_stops_no_start(
     assert "port_in_good" in nft.texts[-1]
     assert not any(f"port_in_{vif.id} " in nft.texts[-1] for vif in bad)
     assert "192.0.2." not in nft.texts[-1]
+
+
+def test_host_has_a_forwarded_address_while_one_of_its_guests_is_here(
+    tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other forwardings of the address lead to guests elsewhere. Addresses that another host holds are left to it."""
+    held: list[set[str]] = []
+    monkeypatch.setattr(
+        security_groups.floating_ips.FloatingAddresses, "assign", lambda self, found: held.append(found)
+    )
+    translations = MagicMock()
+    translations.assign.side_effect = lambda leads, forwards: [MagicMock(floating=item.floating) for item in forwards]
+    monkeypatch.setattr(security_groups.floating_ips, "ruleset", lambda table, ways: "")
+    firewall = make(tmp_path)
+    firewall._translations = translations
+    firewall.prepare({"i": [make_port(id="here")]})
+
+    def forwarding(port: str, **changes: Any) -> HostForwarding:
+        known = {"router_id": "r", "network_id": NETWORK_ID, "protocol": "tcp", "external": (1, 1), "internal": (1, 1)}
+        return HostForwarding(**{"floating": "192.0.2.1", "address": "10.0.0.9", "port_id": port, **known, **changes})
+
+    mine = [forwarding("here"), forwarding("there", peer="10.9.9.2")]
+    others = [forwarding("here", floating="192.0.2.2", is_held=False), forwarding("gone", floating="192.0.2.3")]
+    broken = forwarding("here", protocol="icmp")
+    firewall.set(PortFilters(forwardings=[*mine, *others, broken]))
+    assert translations.assign.call_args.args == ({}, mine)
+    assert held[-1] == {"192.0.2.1"}
+    assert firewall.forwardings == [*mine, *others]
+    again = make(tmp_path)
+    again.prepare({})
+    assert again.forwardings == [*mine, *others], "they are stored"
+    firewall.unplug("i")
+    assert (translations.assign.call_args.args, held[-1]) == (({}, []), set())
 
 
 def test_groups_know_the_ip_version_for_which_a_router_connects_a_network() -> None:

@@ -6,10 +6,11 @@ import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import VIF
+from nova_lite.objects import VIF, HostForwarding, HostRouter
 from nova_lite.virt.libvirt.net import realms, tunnels
 from nova_lite.virt.libvirt.net.tunnels import FLOOD_MAC, Tunnels
 from tests.support.config_drives import make_conf
@@ -262,3 +263,66 @@ def test_network_that_cannot_be_connected_blocks_no_other(
     made.plug("good", [make_port()])
     assert made.begin_query() == ["good"]
     make(tmp_path).prepare({"bad": [make_vif(2, other)], "good": [make_port()]})
+
+
+FORWARDING = HostForwarding(
+    floating="192.0.2.1",
+    router_id="r",
+    network_id="net-1",
+    port_id="0f0f0f0f-aaaa",
+    address="10.1.0.5",
+    protocol="udp",
+    external=(53, 53),
+    internal=(5353, 5353),
+    peer="10.9.9.2",
+)
+ROUTER = HostRouter(id="r", networks=[make_network(id="net-1", vni=77, cidr="10.1.0.0/24")], external=True)
+#: MAC addresses of routed packets of both hosts, and of the gateway.
+MINE, THEIRS, GATEWAY = "fe:16:0a:09:09:01", "fe:16:0a:09:09:02", "fa:16:3f:00:00:4d"
+
+
+def test_host_of_a_floating_address_exchanges_packets_with_the_guest_of_another_host() -> None:
+    rules = tunnels.forwarding_rules([FORWARDING], [ROUTER], HERE)
+    sent, errors, received = rules.crossing
+    assert sent == (f'iifname "nlg*" oifname "nlvx77" ip daddr 10.1.0.5 udp dport 5353 ether saddr set {MINE} accept')
+    assert "ip daddr 10.1.0.5 icmp type { destination-unreachable" in errors
+    assert received == 'iifname "nlvx77" oifname "nlg*" ip saddr 10.1.0.5 udp sport 5353 accept'
+    assert rules.entering == (
+        f'iifname "nlvx77" ether daddr {MINE} ip saddr 10.1.0.5 udp sport 5353 ether daddr set {GATEWAY}',
+    )
+
+
+def test_replies_of_a_guest_go_to_the_host_of_the_floating_address() -> None:
+    rules = tunnels.forwarding_rules([msgspec.structs.replace(FORWARDING, is_held=False)], [ROUTER], HERE)
+    assert rules == (
+        (
+            f'iifname "tap0f0f0f0f-aa" ether daddr {GATEWAY} ip saddr 10.1.0.5 udp sport 5353 '
+            f"ip daddr != {{ 10.1.0.0/24, 169.254.169.254/32 }} ether daddr set {THEIRS}",
+        ),
+        (),
+    )
+
+
+@pytest.mark.parametrize("changes", [{"peer": None}, {"peer": "x"}, {"network_id": "net-2"}])
+def test_forwarding_without_a_tunnel_has_no_rule_of_tunnels(changes: dict[str, str | None]) -> None:
+    found = msgspec.structs.replace(FORWARDING, **changes)
+    assert tunnels.forwarding_rules([found], [ROUTER], HERE) == ((), ())
+    alone = msgspec.structs.replace(ROUTER, networks=[make_network(id="net-1", vni=None)])
+    assert tunnels.forwarding_rules([FORWARDING], [alone], HERE) == ((), ())
+
+
+def test_changed_forwardings_are_loaded_before_what_drops_packets(tmp_path: Path, kernel: Kernel) -> None:
+    kernel.bridge("br1")
+    made = make(tmp_path)
+    made.prepare({"i": [make_port()]}, [ROUTER])
+    made.set({"net-1": ["10.9.9.2"]})
+    assert MINE not in kernel.rules[-1]
+    made.set(None, [FORWARDING])
+    rules, text = tunnels.forwarding_rules([FORWARDING], [ROUTER], HERE), kernel.rules[-1]
+    dropped = text.index('iifname "nlvx*" oifname "nlg*" drop')
+    assert all(text.index(line) < dropped for line in rules.crossing)
+    assert all(line in text for line in rules.entering)
+    made.set(None)
+    assert MINE not in kernel.rules[-1]
+    made.prepare({"i": [make_port()]}, [ROUTER], [FORWARDING])
+    assert MINE in kernel.rules[-1], "stored ones hold from the start"

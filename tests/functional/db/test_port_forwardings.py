@@ -1,0 +1,3 @@
+"""The tests of tests/unit/db/network/test_port_forwardings.py, on each kind of database."""
+
+from tests.unit.db.network.test_port_forwardings import *  # noqa: F403

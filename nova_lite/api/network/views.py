@@ -333,8 +333,9 @@ def floating_ip(shown: FloatingIp, associated: Port | None) -> View:
 
 
 def router(shown: Router) -> View:
-    """Return a router. It has no address outside, because each host sends with its own."""
-    gateway: View = {"network_id": shown.pool_id, "enable_snat": shown.enable_snat, "external_fixed_ips": []}
+    """Return a router. Without an address of its own, each host sends with the host's."""
+    addresses = [{"subnet_id": item.subnet_id, "ip_address": item.address} for item in shown.addresses]
+    gateway: View = {"network_id": shown.pool_id, "enable_snat": shown.enable_snat, "external_fixed_ips": addresses}
     return {
         "id": shown.id,
         "name": shown.name,

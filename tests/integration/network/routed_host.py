@@ -84,7 +84,8 @@ group = SecurityGroup(id="g", name="g", rules=both)
 firewall = PortFirewall(conf, "t", settings["directory"], networks.numbers)
 firewall.prepare(ports)
 floating = {name: address for address, name in settings["floating"].items()}
-firewall.set(PortFilters(groups={"g": group}, instances={key: ["g"] for key in ports}, floating=floating))
+mine = {key: ["g"] for key in ports}
+firewall.set(PortFilters(groups={"g": group}, instances=mine, floating=floating, routers=wanted))
 networks.set_names(msgspec.convert(settings["names"], dict[str, NetworkMembers]), routers.active)
 tunnels.route(routers.active)
 tunnels.set(settings["peers"])

@@ -1,9 +1,12 @@
-"""Floating addresses of this host's guests: the machine has each as a /32, and translates it in two steps.
+"""Floating addresses of this host's guests, and addresses of their routers: the machine has each as a /32.
+
+A floating address is translated in two steps.
 
 Guests of several realms may have one address. So the host translates a floating address to one on the link to the
 guest's realm, which no other floating address has, and the realm translates that to the guest's address. Connections
-from the guest get the floating address as their source in the same way. An address that came from another host is
-announced, if the interface is a physical one.
+from the guest get the floating address as their source in the same way. Others that leave the realm of a router get
+the address of the router, if this host has one. An address that came from another host is announced, if the interface
+is a physical one.
 """
 
 from __future__ import annotations
@@ -12,13 +15,13 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from nova_lite.base import exceptions, files, ip
-from nova_lite.objects import VIF
+from nova_lite.objects import VIF, HostRouter
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import links, namespaces, nft, realms
 from nova_lite.virt.libvirt.net.links import Links
@@ -131,6 +134,15 @@ class Translations:
         self._leads = leads
         return [lead for _, lead in sorted(leads.items())]
 
+    def of_routers(self, routers: Iterable[HostRouter]) -> dict[str, str]:
+        """Return the external addresses of routers with a realm here, by the address of the realm on its link."""
+        here = [router for router in routers if router.address and namespaces.exists(realm_name(router.id))]
+        known = nft.usable("address of router", here, _own, lambda router: router.id)
+        if not known:
+            return {}
+        with self._numbers.lock():
+            return {links.address(self._numbers.number(router_id)): address for router_id, address in known}
+
     def _load(self, realm_id: str, leads: list[Lead]) -> None:
         text = realm_ruleset(self._table, leads)
         name, uplink = realm_name(realm_id), uplink_name(realm_id)
@@ -164,14 +176,37 @@ def realm_ruleset(table: str, leads: list[Lead]) -> str:
 """
 
 
-def ruleset(table: str, leads: Iterable[Lead]) -> str:
-    """Return the address translation rules of the host, for the table of the security groups."""
+def ruleset(table: str, leads: Iterable[Lead], of_routers: Mapping[str, str]) -> str:
+    """Return the address translation rules of the host, for the table of the security groups.
+
+    ``of_routers``: addresses of routers, by those of their realms on links. Of the host they answer ping only.
+    """
     known = list(leads)
+    text = ""
+    if known or of_routers:
+        pairs = [*((lead.link, lead.floating) for lead in known), *sorted(of_routers.items())]
+        outward = ", ".join(f"{link} : {address}" for link, address in pairs)
+        text += f"""table inet {table} {{
+  chain floating_out {{
+    type nat hook postrouting priority srcnat - 10; policy accept;
+    snat ip to ip saddr map {{ {outward} }}
+  }}
+}}
+"""
+    if of_routers:
+        own = f"ip daddr {{ {', '.join(sorted(of_routers.values()))} }}"
+        text += f"""table inet {table} {{
+  chain to_routers {{
+    type filter hook input priority filter - 6; policy accept;
+    {own} icmp type echo-request accept
+    {own} drop
+  }}
+}}
+"""
     if not known:
-        return ""
+        return text
     inward = ", ".join(f"{lead.floating} : {lead.link}" for lead in known)
-    outward = ", ".join(f"{lead.link} : {lead.floating}" for lead in known)
-    return f"""table inet {table} {{
+    return f"""{text}table inet {table} {{
   chain floating_in {{
     type nat hook prerouting priority dstnat; policy accept;
     dnat ip to ip daddr map {{ {inward} }}
@@ -180,12 +215,13 @@ def ruleset(table: str, leads: Iterable[Lead]) -> str:
     type nat hook output priority -100; policy accept;
     dnat ip to ip daddr map {{ {inward} }}
   }}
-  chain floating_out {{
-    type nat hook postrouting priority srcnat - 10; policy accept;
-    snat ip to ip saddr map {{ {outward} }}
-  }}
 }}
 """
+
+
+def _own(router: HostRouter) -> tuple[str, str]:
+    """Return a router's id with its address here. Raises ValueError unless it is valid."""
+    return router.id, nft.address(ip.parse4(router.address))
 
 
 def lead(item: tuple[str, VIF]) -> tuple[str, VIF]:

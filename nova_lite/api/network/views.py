@@ -273,7 +273,7 @@ def security_group(shown: SecurityGroup) -> View:
         "description": shown.description or "",
         **_project(shown.project_id),
         "stateful": True,
-        "shared": False,
+        "shared": shown.shared,
         "security_group_rules": [rule(one, shown.project_id) for one in shown.rules],
         **_standard(shown),
     }

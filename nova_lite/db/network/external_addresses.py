@@ -81,12 +81,15 @@ def settle(uow: UnitOfWork, router: Router, wanted: Sequence[RouterAddress]) -> 
 
     Raises `InvalidInput` for a subnet or an address of another network, `FixedIpInUse` or `NoMoreFloatingIps`.
     """
-    query = sa.select(Row.address).where(Row.gateway_router_id == router.id, Row.pool_id == router.pool_id)
-    known = sorted(uow.session.scalars(query.with_for_update()), key=ip.parse4)
+    query = sa.select(Row.address, Row.pool_id).where(Row.gateway_router_id == router.id)
+    # The locked router keeps others from changing them.
+    before = uow.session.execute(query).all()
+    known = sorted((address for address, pool_id in before if pool_id == router.pool_id), key=ip.parse4)
     given = {item.address for item in wanted if item.address}
     others = [address for address in known if address not in given][: sum(not item.address for item in wanted)]
     kept = {*known} & given | {*others}
-    uow.change(sa.delete(Row).where(Row.gateway_router_id == router.id, Row.address.not_in(kept)))
+    if len(kept) < len(before):
+        uow.change(sa.delete(Row).where(Row.gateway_router_id == router.id, Row.address.not_in(kept)))
     if not wanted:
         return
     pool = uow.session.get_one(PoolRow, router.pool_id, with_for_update={"read": True}, populate_existing=True)

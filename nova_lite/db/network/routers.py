@@ -88,7 +88,8 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, route
     row = Row(**(rows.values_of(router, Row) | {"routes": [], "created_at": uow.now, "updated_at": None}))
     uow.session.add(row)
     uow.session.flush()
-    external_addresses.settle(uow, row, router.addresses)
+    if router.addresses:
+        external_addresses.settle(uow, row, router.addresses)
     return _to_object(uow, row)
 
 

@@ -68,7 +68,8 @@ class AddressGroup(msgspec.Struct, kw_only=True, tag="address_groups"):
 class RbacPolicy(msgspec.Struct, kw_only=True, tag="rbac_policies"):
     """Policy of a resource's owner: the project ``target`` (`EVERYBODY`: all) may use it.
 
-    ``object_type``: ``network``, ``subnetpool``, ``address_scope``, ``address_group`` or ``qos_policy``.
+    ``object_type``: ``network``, ``subnetpool``, ``address_scope``, ``address_group``, ``qos_policy`` or
+    ``security_group``.
     """
 
     id: str

@@ -16,11 +16,19 @@ class StaticRoute(msgspec.Struct, kw_only=True):
     nexthop: str
 
 
+class RouterAddress(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Address of a router in a subnet of its external network. ``address`` "": any one."""
+
+    subnet_id: str | None = None
+    address: str = ""
+
+
 class Router(msgspec.Struct, kw_only=True):
     """Router of a project. ``pool_id``: the external network of its gateway; None: it has no gateway.
 
     ``enable_snat``: connections through the gateway have an address of the host as their source, unless a floating
-    address leads to the guest. ``admin_state_up`` False: it routes nothing.
+    address leads to the guest. ``admin_state_up`` False: it routes nothing. ``addresses``: its own in the external
+    network, each of which one host has.
     """
 
     id: str
@@ -30,6 +38,7 @@ class Router(msgspec.Struct, kw_only=True):
     pool_id: str | None = None
     enable_snat: bool = True
     routes: list[StaticRoute] = msgspec.field(default_factory=list)
+    addresses: list[RouterAddress] = msgspec.field(default_factory=list)
     tags: list[str] | None = None
     admin_state_up: bool = True
     created_at: datetime.datetime | None = None
@@ -43,7 +52,7 @@ class HostRouter(msgspec.Struct, kw_only=True, omit_defaults=True):
     ``neighbours``: by id of a network that spans hosts, the MAC addresses of its guests by address, since hosts do not
     ask for them through tunnels. ``routes``, ``routes6``: its static routes through machines on ``networks``, by IP
     version. ``only``: by id of a network that it connects for one IP
-    version only, that version.
+    version only, that version. ``address``: the one of its external addresses that this host has, "" for none.
     """
 
     id: str
@@ -54,3 +63,4 @@ class HostRouter(msgspec.Struct, kw_only=True, omit_defaults=True):
     only: dict[str, int] = msgspec.field(default_factory=dict)
     routes: list[StaticRoute] = msgspec.field(default_factory=list)
     routes6: list[StaticRoute] = msgspec.field(default_factory=list)
+    address: str = ""

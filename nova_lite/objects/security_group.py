@@ -110,7 +110,7 @@ class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     ``members_by_network``: addresses of its interfaces by network, only in messages to hosts, and only networks that
     the host's guests reach. ``members``: the same addresses for hosts of older versions; then ``members_by_network`` is
-    None. ``tags``: for the network API only.
+    None. ``tags`` and ``shared``: for the network API only.
     """
 
     id: str
@@ -121,6 +121,7 @@ class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
     members: list[str] = msgspec.field(default_factory=list)
     members_by_network: dict[str, NetworkMembers] | None = None
     tags: list[str] | None = None
+    shared: bool = False
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

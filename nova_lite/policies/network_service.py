@@ -147,9 +147,21 @@ ROUTER_CREATE = rule("create_router", MEMBER, "Create a router for the caller's 
 ROUTER_CREATE_SNAT = rule(
     "create_router:external_gateway_info:enable_snat", ADMIN, "Create a router without SNAT", "POST /v2.0/routers"
 )
+ROUTER_CREATE_ADDRESSES = rule(
+    "create_router:external_gateway_info:external_fixed_ips",
+    MEMBER,
+    "Create a router with addresses of its own",
+    "POST /v2.0/routers",
+)
 ROUTER_UPDATE = rule("update_router", MEMBER, "Change a router of the caller's project", f"PUT {_ROUTER}")
 ROUTER_UPDATE_SNAT = rule(
     "update_router:external_gateway_info:enable_snat", ADMIN, "Turn off a router's SNAT", f"PUT {_ROUTER}"
+)
+ROUTER_UPDATE_ADDRESSES = rule(
+    "update_router:external_gateway_info:external_fixed_ips",
+    MEMBER,
+    "Change the addresses of a router",
+    f"PUT {_ROUTER}",
 )
 ROUTER_DELETE = rule("delete_router", MEMBER, "Delete a router of the caller's project", f"DELETE {_ROUTER}")
 ROUTER_ADD = rule(

@@ -174,7 +174,11 @@ def test_router_connects_a_network_of_the_project(demo: Client) -> None:
     demo("router delete main", status=1)
     demo("router unset --external-gateway main")
     assert demo.one("router show main")["external_gateway_info"] is None
-    demo("router set --external-gateway public --name other main")
+    demo("router set --external-gateway public --fixed-ip ip-address=192.0.2.5 --name other main")
+    (own,) = demo.one("router show other")["external_gateway_info"]["external_fixed_ips"]
+    assert own["ip_address"] == "192.0.2.5"
+    demo("router set --description kept other")
+    assert demo.one("router show other")["external_gateway_info"]["external_fixed_ips"] == [own]
     demo("router remove subnet other routed-subnet")
     gateway = demo.one("port create --network routed --fixed-ip ip-address=10.64.9.1 gateway")
     demo(f"router add port other {gateway['id']}")

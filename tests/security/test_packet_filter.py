@@ -176,7 +176,7 @@ def test_filters_of_any_text_are_loaded(namespace: str, values: tuple[dict[str, 
         floating_ips.Lead(address, links.address(number), floating_ips._fixed(vif))
         for number, (address, vif) in enumerate(leads.items(), 2)
     ]
-    text = security_groups.ruleset(table, ports, filters) + floating_ips.ruleset(table, ways)
+    text = security_groups.ruleset(table, ports, filters) + floating_ips.ruleset(table, ways, {})
     text += floating_ips.realm_ruleset("realm", ways)
     loaded = [f"inet {table}"] if any(ports.values()) or ways else []
     load(namespace, text, *loaded, *(["inet realm"] if ways else []))

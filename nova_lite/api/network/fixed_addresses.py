@@ -34,7 +34,8 @@ class FixedAddresses(NamedTuple):
     link_id: str | None
 
 
-def _items(value: Any, name: str) -> list[FixedIp]:
+def fixed_ips(value: Any, name: str) -> list[FixedIp]:
+    """Return the items of a list of addresses. Raises a 400."""
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise fields.invalid(name, "It must be a list of objects.")
     if any(item.keys() - {"subnet_id", "ip_address"} for item in value):
@@ -49,7 +50,7 @@ def _items(value: Any, name: str) -> list[FixedIp]:
     ]
 
 
-FixedIps: TypeAlias = Annotated[list[FixedIp] | None, fields.checked(_items)]
+FixedIps: TypeAlias = Annotated[list[FixedIp] | None, fields.checked(fixed_ips)]
 
 
 def fixed_addresses(items: list[FixedIp], known: Subnets, others: Callable[[], Subnets]) -> FixedAddresses:

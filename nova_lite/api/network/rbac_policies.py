@@ -1,4 +1,4 @@
-"""RBAC policies: they let other projects use a network, subnet pool, address scope, address group or QoS policy."""
+"""RBAC policies: they let other projects use a network or another resource of its owner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nova_lite.policies import network_service as policies
 
 _, _CREATE, _UPDATE, _ = policies.RBAC
 _PATH, _KEY = "/rbac-policies", "rbac_policy"
-_TYPES = ("network", "subnetpool", "address_scope", "address_group", "qos_policy")
+_TYPES = ("network", "subnetpool", "address_scope", "address_group", "qos_policy", "security_group")
 
 
 def _type(value: Any, name: str) -> str:

@@ -7,19 +7,25 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
+import msgspec
 from msgspec import field
 
 from nova_lite.api.http.bodies import SAME, Body
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import fields, listing, requests, views
+from nova_lite.api.network.fixed_addresses import fixed_ips
 from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
-from nova_lite.objects import Port, Router, StaticRoute
+from nova_lite.objects import Port, Router, RouterAddress, StaticRoute
+from nova_lite.objects.instance import version_of
 from nova_lite.policies import network_service as policies
 
 _PATH, _ONE, _KEY = "/routers", "/routers/{id}", "router"
-_GATEWAY = ("network_id", "enable_snat", "external_fixed_ips", "qos_policy_id")
+_ADDRESSES = "external_fixed_ips"
+_GATEWAY = ("network_id", "enable_snat", _ADDRESSES, "qos_policy_id")
+#: Addresses of a router, as of a port in Neutron.
+MAX_ADDRESSES = 5
 
 
 def _gateway(value: Any, name: str) -> dict[str, Any]:
@@ -31,19 +37,29 @@ def _gateway(value: Any, name: str) -> dict[str, Any]:
         raise fields.invalid(name, f"Allowed are {', '.join(_GATEWAY)}, not '{unknown[0][:64]}'.")
     if info.get("qos_policy_id") is not None:
         raise fields.invalid(name, "This cloud's networks do not support QoS.")
-    if info.get("external_fixed_ips"):
-        raise fields.invalid(
-            name,
-            "A router has no address of its own here: connections leave with an address of the guest's host, or with a "
-            "floating address.",
-        )
     pool_id = info.get("network_id")
     if pool_id is None and info:
         raise fields.invalid(name, "It needs a network_id.")
     if pool_id is not None:
         fields.an_id(pool_id, "network_id")
     snat = info.get("enable_snat", True)
-    return {"pool_id": pool_id, "enable_snat": fields.flag(snat, "enable_snat")}
+    found = {"pool_id": pool_id, "enable_snat": fields.flag(snat, "enable_snat")}
+    if info.get("external_fixed_ips") is not None:
+        found["addresses"] = _addresses(info["external_fixed_ips"])
+    return found
+
+
+def _addresses(value: Any) -> list[RouterAddress]:
+    """Return what ``external_fixed_ips`` requests."""
+    items = fixed_ips(value, _ADDRESSES)
+    if len(items) > MAX_ADDRESSES:
+        raise fields.invalid(_ADDRESSES, f"A router has at most {MAX_ADDRESSES} addresses.")
+    given = [item.address for item in items if item.address]
+    if any(version_of(address) != 4 for address in given):
+        raise fields.invalid(_ADDRESSES, "External networks are IPv4.")
+    if len(set(given)) < len(given):
+        raise fields.invalid(_ADDRESSES, "It has duplicate items.")
+    return [RouterAddress(subnet_id=item.subnet_id, address=item.address) for item in items]
 
 
 def _required_routes(value: Any, name: str) -> list[dict[str, str]]:
@@ -110,7 +126,7 @@ class Routers(NetworkResource):
     def create(self, req: ServiceRequest) -> Response | views.View:
         bodies, is_bulk = requests.bulk(req, NewRouter)
         for body in bodies:
-            _authorize_gateway(req, body.gateway or {}, policies.ROUTER_CREATE_SNAT)
+            _authorize_gateway(req, body.gateway or {}, policies.ROUTER_CREATE_SNAT, policies.ROUTER_CREATE_ADDRESSES)
         wanted = [
             requests.new(
                 req, Router, body, routes=[StaticRoute(**item) for item in body.routes], **(body.gateway or {})
@@ -125,7 +141,9 @@ class Routers(NetworkResource):
         now = views.router(self.conductor.router_get(req.context, id))
         requests.take_same(changes, now, "{name} of a router cannot be changed: make another router.")
         gateway = changes.pop("gateway", {})
-        _authorize_gateway(req, gateway, policies.ROUTER_UPDATE_SNAT)
+        _authorize_gateway(req, gateway, policies.ROUTER_UPDATE_SNAT, policies.ROUTER_UPDATE_ADDRESSES)
+        if "addresses" in gateway:
+            gateway["addresses"] = msgspec.to_builtins(gateway["addresses"])
         return views.router(self.conductor.router_update(req.context, id, changes | gateway))
 
     @route("DELETE", _ONE, policies.ROUTER_DELETE, status=204)
@@ -162,9 +180,11 @@ class Routers(NetworkResource):
         return _interface_view(id, port)
 
 
-def _authorize_gateway(req: ServiceRequest, gateway: dict[str, Any], rule: str) -> None:
+def _authorize_gateway(req: ServiceRequest, gateway: dict[str, Any], of_snat: str, of_addresses: str) -> None:
     if not gateway.get("enable_snat", True):
-        req.authorize(rule)
+        req.authorize(of_snat)
+    if gateway.get("addresses"):
+        req.authorize(of_addresses)
 
 
 def _interface(req: ServiceRequest) -> RouterInterface:

@@ -274,7 +274,7 @@ def security_group(shown: SecurityGroup) -> View:
         "description": shown.description or "",
         **_project(shown.project_id),
         "stateful": True,
-        "shared": False,
+        "shared": shown.shared,
         "security_group_rules": [rule(one, shown.project_id) for one in shown.rules],
         **_standard(shown),
     }
@@ -354,8 +354,9 @@ def _ports_of(shown: PortForwarding, side: str) -> View:
 
 
 def router(shown: Router) -> View:
-    """Return a router. It has no address outside, because each host sends with its own."""
-    gateway: View = {"network_id": shown.pool_id, "enable_snat": shown.enable_snat, "external_fixed_ips": []}
+    """Return a router. Without an address of its own, each host sends with the host's."""
+    addresses = [{"subnet_id": item.subnet_id, "ip_address": item.address} for item in shown.addresses]
+    gateway: View = {"network_id": shown.pool_id, "enable_snat": shown.enable_snat, "external_fixed_ips": addresses}
     return {
         "id": shown.id,
         "name": shown.name,

@@ -1103,7 +1103,10 @@ class FloatingIpPool(Created, Base):
 
 
 class FloatingIp(Tagged, Changed, Base):
-    """An address from a pool that a project has, and the port that it leads to. The address outlives the port."""
+    """An address from a pool that a project has, and the port that it leads to. The address outlives the port.
+
+    ``gateway_router_id``: the router that has the address itself, which is no floating address then.
+    """
 
     __tablename__ = "floating_ips"
     __table_args__ = (sa.Index(None, "project_id", "id"),)
@@ -1118,6 +1121,7 @@ class FloatingIp(Tagged, Changed, Base):
     qos_policy_id: Mapped[str | None] = mapped_column(Uuid, index=True)
     dns_name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    gateway_router_id: Mapped[str | None] = mapped_column(Uuid, index=True)
 
 
 class PortForwarding(Changed, Base):

@@ -38,7 +38,12 @@ COUNTED: dict[str, Counted] = {
     "server_groups": Counted(
         sa.func.count(InstanceGroup.id), InstanceGroup.project_id, InstanceGroup.user_id, sa.true()
     ),
-    "floating_ips": Counted(sa.func.count(FloatingIp.id), FloatingIp.project_id, FloatingIp.user_id, sa.true()),
+    "floating_ips": Counted(
+        sa.func.count(FloatingIp.id),
+        FloatingIp.project_id,
+        FloatingIp.user_id,
+        FloatingIp.gateway_router_id.is_(None),
+    ),
     "security_groups": Counted(
         sa.func.count(SecurityGroup.id),
         SecurityGroup.project_id,

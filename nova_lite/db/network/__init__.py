@@ -10,6 +10,7 @@
 - `pending_attaches`: interfaces that were ordered from another network service
 - `floating_ips`: floating addresses and their pools
 - `port_forwardings`: ports of floating addresses that lead to ports of interfaces
+- `external_addresses`: which addresses of the pools are taken, and those of routers
 - `routers`: routers and their interfaces
 - `router_hosts`: routers as hosts carry them out
 - `security_groups`: security groups, and the filter rules of hosts

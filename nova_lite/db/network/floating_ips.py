@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
-import itertools
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,15 +17,12 @@ from nova_lite.db.core.models import FloatingIp as Row
 from nova_lite.db.core.models import FloatingIpPool as PoolRow
 from nova_lite.db.core.models import Instance, Port, PortForwarding, Router, RouterInterface
 from nova_lite.db.core.statements import insert_unless_taken
-from nova_lite.db.network import builtin_networks, overlaps, qos, rbac, routers
+from nova_lite.db.network import builtin_networks, external_addresses, overlaps, qos, rbac, routers
 from nova_lite.db.servers import instances
 from nova_lite.network import factory
 from nova_lite.objects import FloatingIp, FloatingIpPool, ListQuery
 from nova_lite.objects import PortForwarding as Forwarding
 from nova_lite.objects.network_api_resources import EXTERNAL
-
-#: Addresses that `allocate` looks up at a time.
-STEP = 256
 
 # --- pools
 
@@ -130,13 +124,9 @@ def allocate(
         raise exceptions.FloatingIpPoolNotFound(pool=(pool or pool_id)[:64])
     qos.check(uow, context, None if request is None else request.qos_policy_id)
     quotas.take(uow, conf, project_id, {"floating_ips": 1}, context.user_id)
-    if not found[0].cidr:
-        raise exceptions.NoMoreFloatingIps(pool=found[0].name)
-    of_pool = ip.parse_network4(found[0].cidr)
     floating_id = str(uuid.uuid4())
     values = {
         "id": floating_id,
-        "pool_id": found[0].id,
         "project_id": project_id,
         "user_id": context.user_id or "",
         "description": request and request.description,
@@ -144,41 +134,13 @@ def allocate(
         "dns_name": request.dns_name if request is not None else "",
         "dns_domain": request.dns_domain if request is not None else "",
         "qos_policy_id": request and request.qos_policy_id,
-        "created_at": uow.now,
     }
-    if request is not None and request.address:
-        if ip.parse(request.address) not in of_pool or request.address == found[0].gateway:
-            raise exceptions.InvalidInput(reason=f"{request.address} is not an address of {found[0].name}")
-        if not insert_unless_taken(uow, Row, {**values, "address": request.address}):
-            raise exceptions.Conflict(f"Floating IP {request.address} is in use.")
-    else:
-        _insert_free(uow, found[0], of_pool, values)
+    address = request.address if request is not None else ""
+    if not external_addresses.take(uow, found[0], values, address):
+        raise exceptions.Conflict(f"Floating IP {address} is in use.")
     if request is not None and request.port_id:
         return lead(uow, context, floating_id, request.port_id, request.fixed_address)
     return get(uow, context, floating_id)
-
-
-def _insert_free(
-    uow: UnitOfWork, pool: FloatingIpPool, addresses: ipaddress.IPv4Network, values: dict[str, Any]
-) -> None:
-    """Take the first free address. It is looked up in steps, so that a pool is read no further than it is used."""
-    hosts = _addresses(pool, addresses)
-    while step := list(itertools.islice(hosts, STEP)):
-        taken = set(uow.session.scalars(sa.select(Row.address).where(Row.address.in_(step))))
-        for address in step:
-            if address not in taken and insert_unless_taken(uow, Row, {**values, "address": address}):
-                return
-    raise exceptions.NoMoreFloatingIps(pool=pool.name)
-
-
-def _addresses(pool: FloatingIpPool, addresses: ipaddress.IPv4Network) -> Iterator[str]:
-    """Yield the addresses of a pool that may be taken, lowest first."""
-    for item in pool.ranges or ():
-        first, last = (ip.parse4(item[end]) for end in ("start", "end"))
-        yield from (str(first + number) for number in range(int(last) - int(first) + 1))
-    if pool.ranges is None:
-        # Python leaves out the first and the last address, which are those of the network itself.
-        yield from (text for text in map(str, addresses.hosts()) if text != pool.gateway)
 
 
 def update(uow: UnitOfWork, context: RequestContext, reference: str, changes: dict[str, Any]) -> FloatingIp:
@@ -337,6 +299,7 @@ _QUERY: Any = (
     )
     .outerjoin(PoolRow, PoolRow.id == Row.pool_id)
     .outerjoin(Port, Port.id == Row.port_id)
+    .where(Row.gateway_router_id.is_(None))
     .execution_options(populate_existing=True)
 )
 _FORWARDINGS = (

@@ -1,4 +1,4 @@
-"""Policies that let other projects use a project's network, subnet pool, address scope, address group or QoS policy.
+"""Policies that let other projects use a project's networks, address and QoS resources, and security groups.
 
 A resource of this module's kinds is ``shared`` with a project if a policy names the project, or all projects.
 """
@@ -32,14 +32,19 @@ from nova_lite.db.core.models import (
     SubnetPool,
 )
 from nova_lite.db.core.models import RbacPolicy as Row
+from nova_lite.db.core.statements import holds
 from nova_lite.objects import RbacPolicy
 from nova_lite.objects.network_api_resources import EVERYBODY, EXTERNAL, SHARED
+from nova_lite.objects.security_group import DEFAULT
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 #: Name under which a project's own limit is stored, and the default.
 RESOURCE = "rbac_policies"
 DEFAULT_LIMIT = 10
+
+#: Beginning of the entry of another project's group in a port's list of names. No name has such a character.
+FOREIGN = "\n"
 
 #: Models of the kinds of resources that can be shared.
 MODELS: Mapping[str, Any] = {
@@ -48,6 +53,7 @@ MODELS: Mapping[str, Any] = {
     "address_scope": AddressScope,
     "address_group": AddressGroup,
     "qos_policy": QosPolicy,
+    "security_group": SecurityGroup,
 }
 _TITLES = {"subnetpool": "subnet pool", "qos_policy": "QoS policy"}
 
@@ -159,6 +165,8 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, polic
     target = _locked_object(uow, context, policy)
     check_everybody(context, policy.target)
     check_scope(uow, target, policy.target)
+    if isinstance(target, SecurityGroup) and target.name == DEFAULT:
+        raise exceptions.InvalidInput(reason="the default security group of a project is not shared")
     quotas.lock(uow, policy.project_id)
     limit = quotas.limits_of(uow, conf, policy.project_id, None).of_project.get(RESOURCE, DEFAULT_LIMIT)
     has = used(uow, policy.project_id)
@@ -314,10 +322,30 @@ def users_of_qos_policy(uow: UnitOfWork, policy_id: str) -> set[str]:
     return {project_id or "" for query in queries for project_id in uow.session.scalars(query)}
 
 
+def foreign_name(group_id: str) -> str:
+    """Return what stands for the name of a security group of another project in a port's list of names."""
+    return FOREIGN + group_id
+
+
+def _ports_in(uow: UnitOfWork, group_id: str) -> set[str]:
+    """Return the projects with ports in a security group of another project."""
+    owner = sa.func.coalesce(Port.project_id, Instance.project_id)
+    query = sa.select(owner).outerjoin(Instance, Instance.uuid == Port.instance_uuid)
+    return set(uow.session.scalars(query.where(holds(Port.security_groups, foreign_name(group_id))).distinct()))
+
+
+def users_of_security_group(uow: UnitOfWork, group_id: str) -> set[str]:
+    """Return the projects that may use a security group of another project. All ports are read for a group of all."""
+    query = sa.select(Row.target).where(Row.object_type == "security_group", Row.object_id == group_id)
+    targets = set(uow.session.scalars(query))
+    return _ports_in(uow, group_id) if EVERYBODY in targets else targets
+
+
 _USERS: Mapping[str, Callable[[UnitOfWork, str], set[str]]] = {
     "network": _users_of_network,
     "subnetpool": _users_of_pool,
     "address_scope": _users_of_scope,
     "address_group": _users_of_group,
     "qos_policy": users_of_qos_policy,
+    "security_group": _ports_in,
 }

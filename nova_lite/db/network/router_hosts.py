@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from nova_lite.base import ip
 from nova_lite.db.core import rows
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance, Port, Router, RouterInterface, RouterInterface6
 from nova_lite.db.core.models import Network as NetworkRow
-from nova_lite.db.core.models import Port, Router, RouterInterface, RouterInterface6
+from nova_lite.db.network import external_addresses
 from nova_lite.objects import HostRouter, Network, StaticRoute
 
 _NETWORK_FIELDS = rows.shared_fields(Network, NetworkRow)
@@ -25,6 +26,7 @@ _INTERFACES = sa.union_all(
             Router.enable_snat,
             Router.routes,
             Router.routes6,
+            external_addresses.OF_ROUTER,
             sa.literal(version).label("version"),
             *(getattr(NetworkRow, name) for name in _NETWORK_FIELDS),
         )
@@ -36,6 +38,16 @@ _INTERFACES = sa.union_all(
 )
 _NETWORKS = sa.select(*(getattr(NetworkRow, name) for name in _NETWORK_FIELDS)).where(
     NetworkRow.id.in_(sa.bindparam("ids", expanding=True))
+)
+#: Hosts with guests or services of routers, those with the oldest ones first.
+_GUEST_HOST = sa.func.coalesce(Instance.host, Port.bound_host)
+_GUEST_HOSTS = (
+    sa.select(RouterInterface.router_id, _GUEST_HOST)
+    .join(Port, Port.network_id == RouterInterface.network_id)
+    .outerjoin(Instance, Instance.uuid == Port.instance_uuid)
+    .where(RouterInterface.router_id.in_(sa.bindparam("routers", expanding=True)), _GUEST_HOST.is_not(None))
+    .group_by(RouterInterface.router_id, _GUEST_HOST)
+    .order_by(sa.func.min(Port.created_at), sa.func.min(Port.id))
 )
 #: Guests and services on networks that span hosts.
 _NEIGHBOURS = sa.select(Port.network_id, Port.mac_address, Port.address, Port.address6).where(
@@ -54,10 +66,15 @@ def for_hosts(uow: UnitOfWork, here: Mapping[str, Mapping[str, Collection[str]]]
     if not wanted:
         return {host: [] for host in here}
     complete: dict[str, HostRouter] = {}
+    addresses: dict[str, list[str]] = {}
     connected: dict[str, dict[str, tuple[Network, set[int]]]] = {}
-    for router_id, pool_id, snat, routes, routes6, version, *values in uow.rows(_INTERFACES, {"routers": wanted}).all():
+    for router_id, pool_id, snat, routes, routes6, own, version, *values in uow.rows(
+        _INTERFACES, {"routers": wanted}
+    ).all():
         static = [StaticRoute(**route) for route in (*routes, *(routes6 or ()))]
         complete[router_id] = HostRouter(id=router_id, external=pool_id is not None, snat=snat, routes=static)
+        if own:
+            addresses[router_id] = sorted(own.split(" "), key=ip.parse4)
         network = _network(values)
         connected.setdefault(router_id, {}).setdefault(network.id, (network, set()))[1].add(version)
     for router_id, router in complete.items():
@@ -71,9 +88,10 @@ def for_hosts(uow: UnitOfWork, here: Mapping[str, Mapping[str, Collection[str]]]
         }
     spanning = {item.id for router in complete.values() for item in router.networks if item.vni is not None}
     neighbours = _neighbours(uow, spanning)
+    held = _held(uow, addresses) if addresses else {}
     return {
         host: [
-            _on_host(complete[router_id], networks_here, neighbours)
+            _on_host(complete[router_id], networks_here, neighbours, held.get((router_id, host), ""))
             for router_id, networks_here in sorted(routers.items())
             if router_id in complete
         ]
@@ -98,7 +116,22 @@ def _neighbours(uow: UnitOfWork, network_ids: Collection[str]) -> dict[str, dict
     return found
 
 
-def _on_host(router: HostRouter, here: Collection[str], neighbours: Mapping[str, dict[str, str]]) -> HostRouter:
+def _held(uow: UnitOfWork, addresses: Mapping[str, list[str]]) -> dict[tuple[str, str], str]:
+    """Return the addresses of routers by router and the host that has it: each host has one, oldest guests first.
+
+    So a new guest takes an address from no other host.
+    """
+    found: dict[tuple[str, str], str] = {}
+    left = {router_id: iter(mine) for router_id, mine in addresses.items()}
+    for router_id, host in uow.rows(_GUEST_HOSTS, {"routers": left}).all():
+        if address := next(left[router_id], ""):
+            found[router_id, host] = address
+    return found
+
+
+def _on_host(
+    router: HostRouter, here: Collection[str], neighbours: Mapping[str, dict[str, str]], address: str
+) -> HostRouter:
     spans = any(item.vni is not None and item.id in here for item in router.networks)
     shown = [item for item in router.networks if item.id in here or (spans and item.vni is not None)]
     known = {item.id: neighbours[item.id] for item in shown if item.id in neighbours}
@@ -111,7 +144,7 @@ def _on_host(router: HostRouter, here: Collection[str], neighbours: Mapping[str,
         if any(nexthop in item for item in through) and ip.parse_network(route.destination) not in connected:
             static[nexthop.version].append(route)
     return msgspec.structs.replace(
-        router, networks=shown, neighbours=known, routes=static[4], routes6=static[6], only=only
+        router, networks=shown, neighbours=known, routes=static[4], routes6=static[6], only=only, address=address
     )
 
 

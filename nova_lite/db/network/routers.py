@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
@@ -32,9 +32,9 @@ from nova_lite.db.core.models import (
 from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.core.models import Router as Row
 from nova_lite.db.core.statements import insert_unless_taken
-from nova_lite.db.network import builtin_networks, networks, overlaps, port_quota, ports, rbac
+from nova_lite.db.network import builtin_networks, external_addresses, networks, overlaps, port_quota, ports, rbac
 from nova_lite.network import factory, local
-from nova_lite.objects import Network, Router, StaticRoute, ipv6
+from nova_lite.objects import Network, Router, RouterAddress, StaticRoute, ipv6
 from nova_lite.objects import Port as PortObject
 from nova_lite.objects.instance import version_of
 from nova_lite.objects.network_api_resources import EXTERNAL
@@ -62,7 +62,7 @@ def list_(uow: UnitOfWork, context: RequestContext) -> list[Router]:
     query = sa.select(Row).order_by(Row.created_at, Row.id)
     if not context.is_admin:
         query = query.where(Row.project_id == (context.project_id or ""))
-    return [_to_object(row) for row in uow.session.scalars(query)]
+    return _to_objects(uow, uow.session.scalars(query).all())
 
 
 def get(uow: UnitOfWork, context: RequestContext, router_id: str) -> Router:
@@ -70,19 +70,20 @@ def get(uow: UnitOfWork, context: RequestContext, router_id: str) -> Router:
     row = uow.session.get(Row, router_id)
     if row is None or not _visible(context, row):
         raise exceptions.RouterNotFound(router_id=router_id[:64])
-    return _to_object(row)
+    return _to_object(uow, row)
 
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, router: Router) -> Router:
     """Create a router. The caller chooses its id: a repeated id returns the same router.
 
-    Raises `NetworkNotFound` for a gateway to a missing external network, or `QuotaExceeded`.
+    Raises `NetworkNotFound` for a gateway to a missing external network, `QuotaExceeded`, or the errors of
+    `external_addresses.settle`.
     """
     if not router.project_id:
         raise exceptions.Forbidden("A router belongs to a project; this token is for none.")
     known = uow.session.get(Row, router.id)
     if known is not None and known.project_id == router.project_id:
-        return _to_object(known)
+        return _to_object(uow, known)
     quotas.lock(uow, router.project_id)
     own = quotas.limits_of(uow, conf, router.project_id, None).of_project
     has, limit = used(uow, router.project_id), own.get(RESOURCE, conf.network.routers_per_project)
@@ -95,7 +96,9 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, route
     row = Row(**(rows.values_of(router, Row) | {"routes": [], "created_at": uow.now, "updated_at": None}))
     uow.session.add(row)
     uow.session.flush()
-    return _to_object(row)
+    if router.addresses:
+        external_addresses.settle(uow, row, router.addresses)
+    return _to_object(uow, row)
 
 
 def used(uow: UnitOfWork, project_id: str) -> int:
@@ -103,9 +106,13 @@ def used(uow: UnitOfWork, project_id: str) -> int:
 
 
 def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: dict[str, Any]) -> Router:
-    """Change some of `_UPDATABLE`. Raises `RouterGatewayInUseByFloatingIp` if floating addresses need the gateway."""
+    """Change some of `_UPDATABLE`, and with ``addresses`` its own, which it loses with its gateway.
+
+    Raises `RouterGatewayInUseByFloatingIp` if floating addresses need the gateway, and the errors of
+    `external_addresses.settle`.
+    """
     row = locked(uow, context, router_id)
-    unknown = changes.keys() - {*_UPDATABLE, *_OF_ROUTES}
+    unknown = changes.keys() - {*_UPDATABLE, *_OF_ROUTES, "addresses"}
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a router cannot be changed")
     pool_id, snat = changes.get("pool_id", row.pool_id), changes.get("enable_snat", row.enable_snat)
@@ -115,8 +122,11 @@ def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: di
             raise exceptions.RouterGatewayInUseByFloatingIp(router_id=row.id, network_id=row.pool_id)
     if pool_id is not None and (pool_id, snat) != (row.pool_id, row.enable_snat):
         _check_gateway(uow, context, row, pool_id, snat)
+    is_moved = pool_id != row.pool_id
     for name in changes.keys() & set(_UPDATABLE):
         setattr(row, name, changes[name])
+    if is_moved or "addresses" in changes:
+        external_addresses.settle(uow, row, [RouterAddress(**item) for item in changes.get("addresses", ())])
     if changes.keys() & set(_OF_ROUTES):
         changed = _changed_routes(uow, row, changes)
         row.routes = [route for route in changed if version_of(route["nexthop"]) == 4]
@@ -124,7 +134,7 @@ def update(uow: UnitOfWork, context: RequestContext, router_id: str, changes: di
     row.updated_at = uow.now
     uow.session.flush()
     uow.publish(FiltersChanged(row.project_id))
-    return _to_object(row)
+    return _to_object(uow, row)
 
 
 def _changed_routes(uow: UnitOfWork, row: Row, changes: dict[str, Any]) -> list[dict[str, str]]:
@@ -204,6 +214,7 @@ def delete(uow: UnitOfWork, context: RequestContext, router_id: str) -> None:
     row = locked(uow, context, router_id)
     if any(_connected(uow, row.id, kind) for kind in _KINDS.values()):
         raise exceptions.RouterInUse(router_id=row.id)
+    external_addresses.settle(uow, row, [])
     uow.session.delete(row)
     uow.session.flush()
 
@@ -448,8 +459,21 @@ def _connected(uow: UnitOfWork, router_id: str, kind: _Interface) -> list[Networ
 # --- rows
 
 
-def _to_object(row: Row) -> Router:
-    return rows.to_object(Router, row, routes=[StaticRoute(**route) for route in _routes(row)])
+def _to_object(uow: UnitOfWork, row: Row) -> Router:
+    return _to_objects(uow, [row])[0]
+
+
+def _to_objects(uow: UnitOfWork, found: Sequence[Row]) -> list[Router]:
+    addresses = external_addresses.of_routers(uow, [row.id for row in found if row.pool_id is not None])
+    return [
+        rows.to_object(
+            Router,
+            row,
+            routes=[StaticRoute(**route) for route in _routes(row)],
+            addresses=addresses.get(row.id, []),
+        )
+        for row in found
+    ]
 
 
 def _routes(row: Row) -> list[dict[str, str]]:

@@ -43,6 +43,7 @@ from nova_lite.db.network import (
     member_versions,
     port_forwardings,
     qos,
+    rbac,
     router_hosts,
     spanning,
 )
@@ -77,9 +78,7 @@ _RULE_FILTERS: dict[str, Any] = {
     "project_id": Row.project_id,
 }
 
-
-#: Beginning of the entry of another project's group in a port's list of names. No name has such a character.
-_FOREIGN = "\n"
+_TYPE = "security_group"
 
 
 def list_(
@@ -96,7 +95,7 @@ def list_(
     """
     whole = all_projects and bool(context.is_admin)
     if query is not None:
-        return _page(uow, context, whole, query)
+        return _page(uow, context, query)
     if whole:
         ordered = sa.select(Row).order_by(Row.name, Row.project_id).offset(offset or None).limit(limit)
         return _to_objects(uow, uow.session.scalars(ordered).all())
@@ -115,22 +114,24 @@ def list_(
     return found if limit is None else found[:limit]
 
 
-def _page(uow: UnitOfWork, context: RequestContext, whole: bool, query: ListQuery) -> list[SecurityGroup]:
-    case = sa.true() if whole else Row.project_id == (context.project_id or "")
+def _page(uow: UnitOfWork, context: RequestContext, query: ListQuery) -> list[SecurityGroup]:
     conditions = [_FILTERS[name].in_(values) for name, values in query.filters.items()]
-    page = paging.by_id(sa.select(Row), Row.id, [sa.and_(case, *conditions)], query)
+    page = paging.by_id(sa.select(Row), Row.id, [sa.and_(rbac.visible(context, _TYPE), *conditions)], query)
     found = _to_objects(uow, uow.session.scalars(page).all())
+    shared = rbac.shared_ids(uow, context, _TYPE)
+    for group in found:
+        group.shared = group.id in shared
     default = _default_without_row(uow, context.project_id or "")
     return _inserted(found, [default] if default is not None else [], query)
 
 
 def rules(uow: UnitOfWork, context: RequestContext, query: ListQuery) -> list[SecurityGroupRule]:
-    """Return a page of the rules of the project's groups, for an admin of all groups, by id.
+    """Return a page of the rules of the groups that the caller may see, by id.
 
     ``query``: its filters are keys of `_RULE_FILTERS`. The rules carry the project of their group. They include those
     of the own default group, with or without a row.
     """
-    case = sa.true() if context.is_admin else Row.project_id == (context.project_id or "")
+    case = rbac.visible(context, _TYPE)
     conditions = [_RULE_FILTERS[name].in_(values) for name, values in query.filters.items()]
     fields = (getattr(RuleRow, name) for name in _RULE_FIELDS)
     selected = sa.select(*fields, Row.project_id).join(Row, Row.id == RuleRow.security_group_id)
@@ -168,17 +169,19 @@ def _inserted(found: list[T], more: list[T], query: ListQuery) -> list[T]:
 
 
 def get(uow: UnitOfWork, context: RequestContext, group_id: str) -> SecurityGroup:
-    """Return a group by id, or by name within the project. Raises `SecurityGroupNotFound`, also for another project's,
-    except for an admin.
+    """Return a group by id, or by name within the project. Raises `SecurityGroupNotFound`, also for another project's
+    that is not shared, except for an admin.
     """
     own = _named(uow, context.project_id or "", group_id)
     name = DEFAULT if is_default(group_id, context.project_id) else group_id
     named = [group for group in own if group_id == group.id or name == group.name]
     found = next((group for group in named if group.id == group_id), named[0] if named else None)
-    if found is None and context.is_admin and (row := uow.session.get(Row, group_id)) is not None:
-        found = _to_objects(uow, [row])[0]
+    if found is None:
+        others = sa.select(Row).where(Row.id == group_id, rbac.visible(context, _TYPE))
+        found = next(iter(_to_objects(uow, uow.session.scalars(others).all())), None)
     if found is None:
         raise exceptions.SecurityGroupNotFound(group_id=group_id[:64])
+    found.shared = rbac.is_shared(uow, _TYPE, found.id, context.project_id)
     return found
 
 
@@ -256,10 +259,11 @@ def delete(uow: UnitOfWork, context: RequestContext, group_id: str) -> None:
     server = uow.session.scalars(_members(row.project_id, row.name, Instance.uuid).limit(1)).first()
     if server is not None:
         raise exceptions.SecurityGroupInUse(name=row.name, by=f"server {server} is in it")
-    foreign = sa.select(Port.id).where(holds(Port.security_groups, _foreign_name(row.id)))
+    foreign = sa.select(Port.id).where(holds(Port.security_groups, rbac.foreign_name(row.id)))
     for query in (*_ports_in(row.project_id, row.name, Port.id), foreign):
         if (port := uow.session.scalars(query.limit(1)).first()) is not None:
             raise exceptions.SecurityGroupInUse(name=row.name, by=f"port {port} is in it")
+    rbac.forget(uow, _TYPE, row.id)
     uow.change(sa.delete(RuleRow).where(sa.or_(RuleRow.security_group_id == row.id, RuleRow.remote_group_id == row.id)))
     uow.session.delete(row)
     uow.session.flush()
@@ -309,7 +313,7 @@ def _note_change(uow: UnitOfWork, group: Row) -> None:
     """Give the group a new revision, because its rules have changed, and its members new filters."""
     group.updated_at = uow.now
     uow.session.flush()
-    uow.publish(FiltersChanged(group.project_id))
+    uow.publish(*map(FiltersChanged, {group.project_id, *rbac.users_of_security_group(uow, group.id)}))
 
 
 def locked_rule(uow: UnitOfWork, context: RequestContext, rule_id: str) -> RuleRow:
@@ -452,33 +456,31 @@ def _members_of(uow: UnitOfWork, instance: Instance) -> list[Instance | Port]:
 def names_of(uow: UnitOfWork, context: RequestContext, project_id: str, references: list[str]) -> list[str]:
     """Return the names of a port's groups, given by name or id. Raises `SecurityGroupNotFound`.
 
-    An admin may give a port groups of other projects by id, as Octavia gives its own to ports of its users.
+    A port may have groups of other projects by id, if they are shared with its own. An admin may give it any, as
+    Octavia gives its own to ports of its users.
     """
     foreign: list[str] = []
-    if context.is_admin and references:
+    if references:
         query = sa.select(Row.id).where(Row.id.in_(references), Row.project_id != project_id).order_by(Row.id)
+        if not context.is_admin:
+            query = query.where(Row.id.in_(rbac.shared_with(_TYPE, [project_id])))
         foreign = list(uow.session.scalars(query.with_for_update()))
     own = [reference for reference in references if reference not in foreign]
     try:
-        return [*(named(uow, project_id, own) if own else []), *map(_foreign_name, foreign)]
+        return [*(named(uow, project_id, own) if own else []), *map(rbac.foreign_name, foreign)]
     except exceptions.SecurityGroupUnavailable as error:
         raise exceptions.SecurityGroupNotFound(group_id=str(error.kwargs.get("name"))[:64]) from error
 
 
-def _foreign_name(group_id: str) -> str:
-    """Return what stands for the name of a group of another project in a port's list of names."""
-    return _FOREIGN + group_id
-
-
 def _foreign_ids(names: Iterable[str]) -> list[str]:
-    return [name.removeprefix(_FOREIGN) for name in names if name.startswith(_FOREIGN)]
+    return [name.removeprefix(rbac.FOREIGN) for name in names if name.startswith(rbac.FOREIGN)]
 
 
 def ids(uow: UnitOfWork, projects: Collection[str], names: Collection[str]) -> dict[tuple[str, str], str]:
     """Return the ids of these projects' groups with these names, by project and name."""
     query = sa.select(Row.project_id, Row.name, Row.id).where(Row.project_id.in_(projects), Row.name.in_(names))
     found = {(project, DEFAULT): default_id(project) for project in projects}
-    found |= {(project, _foreign_name(item)): item for project in projects for item in _foreign_ids(names)}
+    found |= {(project, rbac.foreign_name(item)): item for project in projects for item in _foreign_ids(names)}
     return found | {(project_id, name): group_id for project_id, name, group_id in uow.session.execute(query)}
 
 
@@ -631,10 +633,10 @@ def filters_together(
     asked = [_asked(question, servers[question.host]) for question in questions]
     groups = _concerned(uow, [server for item in asked for server in item], ports)
     by_name = {(group.project_id, group.name): group for group in groups}
-    by_name |= {("", _foreign_name(group.id)): group for group in groups}
+    by_name |= {("", rbac.foreign_name(group.id)): group for group in groups}
     answers = [_in_groups(*item, ports, by_name) for item in zip(questions, asked, strict=True)]
     by_id = {group.id: group for group in groups}
-    remote = [_remote(told, item, by_id) for told, item in zip(answers, asked, strict=True)]
+    remote = [_remote(told, by_id) for told in answers]
     complete = _with_members(uow, {group.id: group for item in remote for group in item}, cache)
     routed = router_hosts.for_hosts(uow, {host: _routed(concerned, ports) for host, concerned in servers.items()})
     peers = spanning.peers(uow, hosts, routed)
@@ -730,7 +732,7 @@ def _in_groups(
     told = PortFilters(instances={uuid: [] for uuid in question.instance_uuids})
 
     def ids_of(project_id: str, names: Iterable[str]) -> list[str]:
-        keys = (("", name) if name.startswith(_FOREIGN) else (project_id, name) for name in names)
+        keys = (("", name) if name.startswith(rbac.FOREIGN) else (project_id, name) for name in names)
         mine = [by_name[key] for key in keys if key in by_name]
         told.groups.update({group.id: group for group in mine})
         return [group.id for group in mine]
@@ -745,12 +747,10 @@ def _in_groups(
     return told
 
 
-def _remote(told: PortFilters, asked: Iterable[_Server], by_id: Mapping[str, SecurityGroup]) -> list[SecurityGroup]:
-    """Return the groups of the servers' projects that rules of a host's groups name."""
-    projects = {server.project_id for server in asked}
+def _remote(told: PortFilters, by_id: Mapping[str, SecurityGroup]) -> list[SecurityGroup]:
+    """Return the groups that rules of a host's groups name."""
     named_by_rules = {rule.remote_group_id or "" for group in told.groups.values() for rule in group.rules}
-    found = [by_id[group_id] for group_id in named_by_rules if group_id in by_id]
-    return [group for group in found if group.project_id in projects]
+    return [by_id[group_id] for group_id in named_by_rules if group_id in by_id]
 
 
 def _with_members(
@@ -850,7 +850,7 @@ _PROJECTS: Any = sa.bindparam("projects", expanding=True)
 _GROUP_NAMES: Any = sa.bindparam("names", expanding=True)
 _USED = orm.aliased(Row)
 _FOREIGN_GROUPS: Any = sa.bindparam("foreign", expanding=True)
-#: Groups with one of these names, and groups that their rules name; and groups of other projects.
+#: Groups with one of these names, and groups of other projects; and groups that rules of both name.
 _GROUPS_OF = _GROUPS.where(
     sa.or_(
         sa.and_(
@@ -865,6 +865,7 @@ _GROUPS_OF = _GROUPS.where(
             ),
         ),
         Row.id.in_(_FOREIGN_GROUPS),
+        Row.id.in_(sa.select(RuleRow.remote_group_id).where(RuleRow.security_group_id.in_(_FOREIGN_GROUPS))),
     ),
 )
 _RULE_FIELDS = rows.shared_fields(SecurityGroupRule, RuleRow)

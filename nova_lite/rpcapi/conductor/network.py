@@ -146,7 +146,8 @@ class NetworkRPC(Protocol):
 
     @rpc.change(rpc.API)
     def router_update(self, context: RequestContext, router_id: str, changes: dict[str, Any]) -> Router:
-        """Set ``name``, ``description``, ``admin_state_up``, ``pool_id`` (None: no gateway), ``enable_snat``.
+        """Set ``name``, ``description``, ``admin_state_up``, ``pool_id`` (None: no gateway), ``enable_snat``,
+        ``addresses`` (all of the router's own).
 
         ``routes`` replaces the static routes, ``add_routes`` and ``remove_routes`` change some. An older conductor
         refuses these three.

@@ -85,8 +85,8 @@ firewall = PortFirewall(conf, "t", settings["directory"], networks.numbers)
 firewall.prepare(ports)
 floating = {name: address for address, name in settings["floating"].items()}
 forwardings = msgspec.convert(settings["forwardings"], list[HostForwarding])
-instances = {key: ["g"] for key in ports}
-firewall.set(PortFilters(groups={"g": group}, instances=instances, floating=floating, forwardings=forwardings))
+filters = {"groups": {"g": group}, "instances": {key: ["g"] for key in ports}, "floating": floating}
+firewall.set(PortFilters(**filters, forwardings=forwardings, routers=wanted))
 networks.set_names(msgspec.convert(settings["names"], dict[str, NetworkMembers]), routers.active)
 tunnels.route(routers.active)
 tunnels.set(settings["peers"], firewall.forwardings)

@@ -9,7 +9,7 @@ from tests.integration.network.room import OUTSIDE
 from tests.integration.network.routed_host import A, B, C, RoutedHost, router
 
 OLD = msgspec.structs.replace(C, needs_router=None)
-FLOATING, UPLINK = "192.0.2.50", "192.0.2.1"
+FLOATING, OTHER, UPLINK = "192.0.2.50", "192.0.2.51", "192.0.2.1"
 
 
 def test_networks_of_one_host_meet_only_through_a_router(hosts: tuple[RoutedHost, RoutedHost]) -> None:
@@ -58,6 +58,26 @@ def test_way_out_needs_a_gateway(hosts: tuple[RoutedHost, RoutedHost]) -> None:
     assert one.reaches("out", a.address, 80)
     one.drive(router(A, guests=[a]))
     assert one.cut_off("a", OUTSIDE, 80) and one.cut_off("out", a.address, 80)
+
+
+def test_address_of_a_router_is_the_source_of_its_guests(hosts: tuple[RoutedHost, RoutedHost]) -> None:
+    one, _ = hosts
+    a, b, c = one.guest_on(A, "a", 10), one.guest_on(B, "b", 10), one.guest_on(C, "c", 10)
+    connecting = router(A, B, guests=[a, b], external=True)
+    has_address = msgspec.structs.replace(connecting, address=FLOATING)
+    one.floating(OTHER, "b")
+    one.drive(has_address, router(C, guests=[c], external=True))
+    assert one.source(one.space("out"), "a", OUTSIDE) == FLOATING
+    assert one.source(one.space("out"), "b", OUTSIDE) == OTHER, "a floating address comes first"
+    assert one.source(one.space("out"), "c", OUTSIDE) == UPLINK, "it is of another router"
+    assert one.source(one.space("b"), "a", b.address) == a.address
+    one.serve("a", 80)
+    one.serve("host", 80)
+    assert one.reaches("out", UPLINK, 80), "the host has a service"
+    assert one.cut_off("out", FLOATING, 80) and one.cut_off("a", FLOATING, 80)
+    one.in_space(one.space("out"), "ping", "-c", "1", "-w", "30", FLOATING)
+    one.drive(connecting)
+    assert one.source(one.space("out"), "a", OUTSIDE) == UPLINK
 
 
 def test_network_of_an_older_version_keeps_its_way_out(hosts: tuple[RoutedHost, RoutedHost]) -> None:

@@ -1,12 +1,15 @@
-"""Floating addresses of this host's guests: the machine has each as a /32, and translates it in two steps.
+"""Floating addresses of this host's guests, and addresses of their routers: the machine has each as a /32.
+
+A floating address is translated in two steps.
 
 A port forwarding leads from some ports of such an address to a guest, perhaps of another host. The host translates the
 address, and the realm the ports with it.
 
 Guests of several realms may have one address. So the host translates a floating address to one on the link to the
 guest's realm, which no other floating address has, and the realm translates that to the guest's address. Connections
-from the guest get the floating address as their source in the same way. An address that came from another host is
-announced, if the interface is a physical one.
+from the guest get the floating address as their source in the same way. Others that leave the realm of a router get
+the address of the router, if this host has one. An address that came from another host is announced, if the interface
+is a physical one.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from nova_lite.base import exceptions, files, ip
-from nova_lite.objects import VIF, HostForwarding
+from nova_lite.objects import VIF, HostForwarding, HostRouter
 from nova_lite.objects.security_group import WITH_PORTS
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import links, namespaces, nft, realms
@@ -173,6 +176,15 @@ class Translations:
         self._ways = ways
         return [way for _, mine in sorted(ways.items()) for way in mine]
 
+    def of_routers(self, routers: Iterable[HostRouter]) -> dict[str, str]:
+        """Return the external addresses of routers with a realm here, by the address of the realm on its link."""
+        here = [router for router in routers if router.address and namespaces.exists(realm_name(router.id))]
+        known = nft.usable("address of router", here, _own, lambda router: router.id)
+        if not known:
+            return {}
+        with self._numbers.lock():
+            return {links.address(self._numbers.number(router_id)): address for router_id, address in known}
+
     def _load(self, realm_id: str, ways: list[Way]) -> None:
         text = realm_ruleset(self._table, ways)
         name, uplink = realm_name(realm_id), uplink_name(realm_id)
@@ -219,21 +231,27 @@ def realm_ruleset(table: str, ways: Iterable[Way]) -> str:
 """
 
 
-def ruleset(table: str, ways: Iterable[Way]) -> str:
-    """Return the address translation rules of the host, for the table of the security groups."""
+def ruleset(table: str, ways: Iterable[Way], of_routers: Mapping[str, str]) -> str:
+    """Return the address translation rules of the host, for the table of the security groups.
+
+    ``of_routers``: addresses of routers, by those of their realms on links. Of the host they answer ping only.
+    """
     leads, forwards = _apart(ways)
-    if not leads and not forwards:
+    if not leads and not forwards and not of_routers:
         return ""
     inward = [f"ip daddr {item.floating} {item.ports()} dnat ip to {item.link}" for item in forwards]
     inward += _mapped("dnat ip to ip daddr", {lead.floating: lead.link for lead in leads})
-    outward = _mapped("snat ip to ip saddr", {lead.link: lead.floating for lead in leads})
+    outward = {lead.link: lead.floating for lead in leads} | dict(sorted(of_routers.items()))
     # Other ports of a forwarded address would lead to services of the host itself.
-    shared = ", ".join(sorted({item.floating for item in forwards}))
-    closed = f"ct direction original ip daddr {{ {shared} }} meta l4proto != icmp reject" if shared else ""
+    closed = []
+    if shared := ", ".join(sorted({item.floating for item in forwards})):
+        closed.append(f"ct direction original ip daddr {{ {shared} }} meta l4proto != icmp reject")
+    if own := ", ".join(sorted(of_routers.values())):
+        closed += [f"ip daddr {{ {own} }} icmp type echo-request accept", f"ip daddr {{ {own} }} drop"]
     return f"""table inet {table} {{
   chain floating_input {{
-    type filter hook input priority -5; policy accept;
-    {closed}
+    type filter hook input priority filter - 6; policy accept;
+    {_lines(closed)}
   }}
   chain floating_in {{
     type nat hook prerouting priority dstnat; policy accept;
@@ -245,7 +263,7 @@ def ruleset(table: str, ways: Iterable[Way]) -> str:
   }}
   chain floating_out {{
     type nat hook postrouting priority srcnat - 10; policy accept;
-    {_lines(outward)}
+    {_lines(_mapped("snat ip to ip saddr", outward))}
   }}
 }}
 """
@@ -259,6 +277,11 @@ def _mapped(rule: str, elements: Mapping[str, str]) -> list[str]:
 
 def _lines(lines: Iterable[str]) -> str:
     return "\n    ".join(lines)
+
+
+def _own(router: HostRouter) -> tuple[str, str]:
+    """Return a router's id with its address here. Raises ValueError unless it is valid."""
+    return router.id, nft.address(ip.parse4(router.address))
 
 
 def lead(item: tuple[str, VIF]) -> tuple[str, VIF]:

@@ -138,7 +138,10 @@ class HostFilters(abilities.Filters):
         parts.routers.set(filters.routers)
         parts.networks.set_names(filters.names, parts.routers.active)
         # Floating addresses lead into realms, so a network that has moved to another one matters to the filters.
-        bare = [HostRouter(id=router.id, networks=router.networks, only=router.only) for router in parts.routers.active]
+        bare = [
+            HostRouter(id=router.id, networks=router.networks, only=router.only, address=router.address)
+            for router in parts.routers.active
+        ]
         relevant = msgspec.structs.replace(
             filters,
             peers=None,

@@ -126,7 +126,8 @@ class PortFirewall:
 
     def unplug(self, instance_uuid: str, beside: str = "") -> None:
         with self._lock:
-            if self._ports.pop(instance_uuid, None):
+            vifs = self._ports.pop(instance_uuid, None)
+            if vifs or (vifs is not None and not self._ports):
                 self._apply(beside)
             else:
                 nft.apply(beside)
@@ -180,13 +181,16 @@ class PortFirewall:
         forwards = [item for item in self.forwardings if item.floating in held]
         self._is_applied = False
         ways: list[floating_ips.Way] = []
+        of_routers: dict[str, str] = {}
         try:
             if self._translations is not None:
                 ways = self._translations.assign(leads, forwards)
-                self._floating.assign({way.floating for way in ways})
+                # A host without guests may have missed that another one has the addresses now.
+                of_routers = self._translations.of_routers(self._filters.routers or () if self._ports else ())
+                self._floating.assign({way.floating for way in ways} | {*of_routers.values()})
         finally:
             text = ruleset(self._table, self._ports, self._filters) + self._zones.ruleset(self._table, bridges)
-            nft.apply(beside + text + floating_ips.ruleset(self._table, ways))
+            nft.apply(beside + text + floating_ips.ruleset(self._table, ways, of_routers))
         self._is_applied = True
 
     def _read(self) -> PortFilters:

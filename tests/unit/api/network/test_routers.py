@@ -103,7 +103,14 @@ def test_router_is_made_changed_and_deleted(api: Api) -> None:
         ({"external_gateway_info": {"enable_snat": True}}, "needs a network_id"),
         ({"external_gateway_info": {"network_id": "x"}}, "not a valid UUID"),
         ({"external_gateway_info": {"network_id": NOBODY, "enable_snat": "x"}}, "true or false"),
-        ({"external_gateway_info": {"network_id": NOBODY, "external_fixed_ips": [{}]}}, "no address of its own"),
+        ({"external_gateway_info": {"external_fixed_ips": [{}]}}, "needs a network_id"),
+        ({"external_gateway_info": {"network_id": NOBODY, "external_fixed_ips": [{"x": 1}]}}, "ip_address"),
+        ({"external_gateway_info": {"network_id": NOBODY, "external_fixed_ips": [{}] * 6}}, "at most 5"),
+        ({"external_gateway_info": {"network_id": NOBODY, "external_fixed_ips": [{"ip_address": "::5"}]}}, "IPv4"),
+        (
+            {"external_gateway_info": {"network_id": NOBODY, "external_fixed_ips": [{"ip_address": "192.0.2.1"}] * 2}},
+            "duplicate",
+        ),
         ({"external_gateway_info": {"network_id": NOBODY, "qos_policy_id": NOBODY}}, "QoS"),
         ({"external_gateway_info": {"network_id": NOBODY, "x": 1}}, "not 'x'"),
         ({"admin_state_up": "down"}, "use true or false"),
@@ -288,6 +295,58 @@ def test_pool_with_a_gateway_of_a_router_is_kept(api: Api, cloud: Cloud) -> None
         api.manager.db.write(floating_ips.delete_pool, "public")
     cloud.set(external_gateway_info=None)
     api.manager.db.write(floating_ips.delete_pool, "public")
+
+
+def addresses(shown: dict[str, Any]) -> list[str]:
+    return [item["ip_address"] for item in shown["external_gateway_info"]["external_fixed_ips"]]
+
+
+def test_router_keeps_its_addresses_as_long_as_its_gateway(api: Api, cloud: Cloud) -> None:
+    (subnet_id,) = api.get(f"/networks/{api.pool.id}", ADMIN)["network"]["subnets"]
+    made = api.make("/routers", "router", **gateway(api, external_fixed_ips=[{"subnet_id": subnet_id}]))
+    assert made["external_gateway_info"]["external_fixed_ips"] == [{"subnet_id": subnet_id, "ip_address": "192.0.2.1"}]
+    named = gateway(api, external_fixed_ips=[{"ip_address": "192.0.2.2"}])
+    assert addresses(cloud.set(**named)) == ["192.0.2.2"]
+    assert addresses(cloud.set(name="other")) == ["192.0.2.2"]
+    assert addresses(cloud.set(**gateway(api))) == ["192.0.2.2"], "a request without addresses keeps them"
+    shown = [addresses(router) for router in api.get("/routers")["routers"]]
+    assert sorted(shown) == [["192.0.2.1"], ["192.0.2.2"]]
+    assert addresses(cloud.set(**gateway(api, external_fixed_ips=[]))) == []
+    cloud.set(**named)
+    assert cloud.set(external_gateway_info=None)["external_gateway_info"] is None
+    assert addresses(cloud.set(**gateway(api))) == [], "it has lost its addresses with the gateway"
+    assert api("DELETE", f"/routers/{made['id']}").status_code == 204
+    wanted = [{"ip_address": "192.0.2.1"}, {}]
+    assert addresses(cloud.set(**gateway(api, external_fixed_ips=wanted))) == ["192.0.2.1", "192.0.2.2"]
+    one = gateway(api, external_fixed_ips=[{"subnet_id": subnet_id}])
+    assert len(addresses(cloud.set(**one))) == 1, "one of both stays"
+
+
+def test_address_of_a_router_is_no_floating_address(api: Api, cloud: Cloud) -> None:
+    cloud.set(**gateway(api, external_fixed_ips=[{"ip_address": "192.0.2.1"}]))
+    assert api.get("/floatingips")["floatingips"] == api.get("/floatingips", ADMIN)["floatingips"] == []
+    wanted = {"floatingip": {"floating_network_id": api.pool.id, "floating_ip_address": "192.0.2.1"}}
+    api.refused("POST", "/floatingips", wanted, 409, "Conflict", "192.0.2.1 is in use")
+    assert api.get("/quotas/demo/details.json", ADMIN)["quota"]["floatingip"]["used"] == 0
+    made = api.make("/floatingips", "floatingip", floating_network_id=api.pool.id)
+    assert made["floating_ip_address"] == "192.0.2.2"
+    taken = {"router": gateway(api, external_fixed_ips=[{"ip_address": "192.0.2.2"}])}
+    api.refused("PUT", cloud.path, taken, 409, "IpAddressAlreadyAllocated", "already in use")
+    assert addresses(cloud.set()) == ["192.0.2.1"], "a refused request changes nothing"
+    api.refused("POST", "/routers", taken, 409, "IpAddressAlreadyAllocated", "already in use")
+    full = {"router": gateway(api, external_fixed_ips=[{}])}
+    api.refused("POST", "/routers", full, 409, "IpAddressGenerationFailure", "No more")
+    used = api.get(f"/network-ip-availabilities/{api.pool.id}", ADMIN)["network_ip_availability"]["used_ips"]
+    assert used == 2
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"ip_address": "192.0.2.9"}, {"subnet_id": NOBODY}, {"subnet_id": NOBODY, "ip_address": "192.0.2.1"}]
+)
+def test_address_outside_of_the_external_network_is_refused(api: Api, cloud: Cloud, wanted: dict[str, str]) -> None:
+    body = {"router": gateway(api, external_fixed_ips=[wanted])}
+    api.refused("PUT", cloud.path, body, 400, "InvalidInput", " of ")
+    assert cloud.set()["external_gateway_info"] is None
 
 
 def route(number: int, nexthop: str = "10.64.0.9") -> dict[str, str]:

@@ -225,7 +225,7 @@ NOT_FOUND = {
 @pytest.mark.parametrize(
     ("values", "status", "text"),
     [
-        ({"object_type": "security_group"}, 400, "object_type"),
+        ({"object_type": "port"}, 400, "object_type"),
         ({"action": "access_as_external"}, 400, "is not external"),
         ({"action": "access_as_external", "object_type": "address_scope"}, 400, "access_as_shared"),
         ({"target_tenant": None}, 400, "target_tenant"),

@@ -25,7 +25,7 @@ from nova_lite.db.core.models import (
     Volume,
 )
 from nova_lite.db.image import images
-from nova_lite.db.network import builtin_networks, floating_ips, networks, ports, security_groups
+from nova_lite.db.network import builtin_networks, external_addresses, floating_ips, networks, ports, security_groups
 from nova_lite.db.servers import instances
 from nova_lite.db.volume import volumes
 from nova_lite.objects import ImageQuery, InstanceFilters, ListQuery, VolumeFilters
@@ -308,7 +308,7 @@ def test_backups_to_rotate_are_found_by_their_properties(db: Database) -> None:
 def test_floating_address_is_taken_behind_full_steps(
     db: Database, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(floating_ips, "STEP", 2)
+    monkeypatch.setattr(external_addresses, "STEP", 2)
     db.write(floating_ips.create_pool, "public", "192.0.2.0/29")
     taken = [db.write(floating_ips.allocate, conf, ME, None) for _ in range(6)]
     assert [item.address for item in taken] == [f"192.0.2.{number}" for number in range(1, 7)]

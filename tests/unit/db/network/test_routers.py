@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.models import Instance
 from nova_lite.db.hosts import hosts
 from nova_lite.db.network import builtin_networks, floating_ips, networks, ports, routers, security_groups, spanning
 from nova_lite.db.network.security_groups import FilterQuery
@@ -103,6 +105,35 @@ def test_host_has_no_router_that_is_down(db: Database, conf: cfg.ConfigOpts) -> 
     assert filters(db, "h1").routers == []
     db.write(routers.update, ME, made.id, {"admin_state_up": True})
     assert connected(db, "h1") == [{one.id}]
+
+
+def test_host_of_the_oldest_guest_has_the_address_of_a_router(db: Database, conf: cfg.ConfigOpts) -> None:
+    """The first host keeps it when guests come. The next one has it when the first one has no guest."""
+    nodes = [host(db, f"h{number}", f"10.9.9.{number}") for number in (1, 2)]
+    one, two = network(db, conf, 1), network(db, conf, 2)
+    db.write(floating_ips.create_pool, "public", "192.0.2.0/29")
+    connecting = router(db, conf, one, two)
+
+    def give(count: int) -> None:
+        (pool,) = db.read(floating_ips.pools)
+        changes = {"pool_id": pool.id, "addresses": [{}] * count}
+        db.write(routers.update, ME, connecting.id, changes)
+
+    def held() -> list[str]:
+        return [shown.address for name in ("h1", "h2") for shown in filters(db, name).routers or ()]
+
+    give(1)
+    first = guest(db, two, 11, nodes[1], host="h2", project_id="p1")
+    assert held() == ["192.0.2.1"]
+    guest(db, one, 12, nodes[0], host="h1", project_id="p1")
+    assert held() == ["", "192.0.2.1"]
+    give(3)
+    assert held() == ["192.0.2.2", "192.0.2.1"]
+    give(1)
+    db.write(lambda uow: uow.change(sa.update(Instance).where(Instance.uuid == first).values(host=None)))
+    assert held()[0] == "192.0.2.1"
+    give(0)
+    assert set(held()) == {""}
 
 
 def test_host_has_networks_that_do_not_span_hosts_only_for_its_guests(db: Database, conf: cfg.ConfigOpts) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import HostForwarding
+from nova_lite.objects import HostForwarding, HostRouter
 from nova_lite.virt.libvirt.net import floating_ips
 from nova_lite.virt.libvirt.net.floating_ips import FloatingAddresses, Forward, Lead, Translations
 from nova_lite.virt.libvirt.net.links import Links
@@ -65,11 +65,30 @@ LEADS = [Lead(A, "169.254.192.5", "10.1.0.5"), Lead(B, "169.254.192.6", "10.1.0.
 
 
 def test_host_translates_floating_addresses_to_those_of_links() -> None:
-    assert floating_ips.ruleset("t", []) == ""
-    text = floating_ips.ruleset("t", LEADS)
+    assert floating_ips.ruleset("t", [], {}) == ""
+    text = floating_ips.ruleset("t", LEADS, {})
     inward = f"dnat ip to ip daddr map {{ {A} : 169.254.192.5, {B} : 169.254.192.6 }}"
     assert text.count(inward) == 2, "for packets of others, and of the host itself"
     assert f"snat ip to ip saddr map {{ 169.254.192.5 : {A}, 169.254.192.6 : {B} }}" in text
+
+
+def test_host_translates_links_of_routers_to_their_addresses() -> None:
+    text = floating_ips.ruleset("t", LEADS[:1], {"169.254.192.9": B})
+    assert f"snat ip to ip saddr map {{ 169.254.192.5 : {A}, 169.254.192.9 : {B} }}" in text
+    assert f"ip daddr {{ {B} }} icmp type echo-request accept\n    ip daddr {{ {B} }} drop" in text
+    assert f"{B} :" not in text, "no connection from outside enters the realm"
+    assert "dnat" not in floating_ips.ruleset("t", [], {"169.254.192.9": B})
+
+
+def test_host_has_the_addresses_of_routers_with_a_realm(kernel: Kernel, tmp_path: Path) -> None:
+    numbers = Links(str(tmp_path))
+    here = Translations("h", numbers)
+    place(kernel, "net-1", "r1")
+    known = [HostRouter(id="r1", address=A), HostRouter(id="r2", address=B)]
+    ((link, address),) = here.of_routers(known).items()
+    with numbers.lock():
+        assert (link, address) == (f"169.254.192.{numbers.number('r1')}", A), "the address of the realm's own link"
+    assert here.of_routers([HostRouter(id="r1"), HostRouter(id="r1", address="fd00::1")]) == {}
 
 
 def test_realm_translates_addresses_of_links_to_those_of_guests() -> None:

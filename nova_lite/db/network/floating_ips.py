@@ -16,7 +16,6 @@ from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import FloatingIp as Row
 from nova_lite.db.core.models import FloatingIpPool as PoolRow
 from nova_lite.db.core.models import Instance, Port, PortForwarding, Router, RouterInterface
-from nova_lite.db.core.statements import insert_unless_taken
 from nova_lite.db.network import builtin_networks, external_addresses, overlaps, qos, rbac, routers
 from nova_lite.db.servers import instances
 from nova_lite.network import factory

@@ -16,6 +16,7 @@ import msgspec
 
 from nova_lite.api.http import bodies
 from nova_lite.api.http.bodies import SAME, Body
+from nova_lite.api.key_manager import resource
 from nova_lite.api.network import fields, requests
 from nova_lite.base import ip
 from nova_lite.load_balancer import haproxy
@@ -24,11 +25,11 @@ from nova_lite.load_balancer.objects import PROVIDERS, HealthMonitor, Listener, 
 T = TypeVar("T", Listener, Pool, Member, HealthMonitor)
 
 #: Number of items of lists in a body.
-MAX_CIDRS, MAX_PARTS = 100, 200
+MAX_CIDRS, MAX_PARTS, MAX_CERTIFICATES = 100, 200, 20
 
-_NO_TLS = "This cloud has no key manager: use HTTPS, which passes TLS through, and let the members end it."
+_NO_TLS = "Load balancers of this cloud speak no TLS to members: use HTTPS, which passes TLS through."
 _NO_UDP = "Load balancers of this cloud pass TCP only."
-_PROTOCOLS = {"TERMINATED_HTTPS": _NO_TLS, "UDP": _NO_UDP, "SCTP": _NO_UDP, "PROMETHEUS": _NO_UDP}
+_PROTOCOLS = {"UDP": _NO_UDP, "SCTP": _NO_UDP, "PROMETHEUS": _NO_UDP}
 _MONITORS = {
     "PING": "The processes of load balancers have no right to ping: use TCP.",
     "UDP-CONNECT": _NO_UDP,
@@ -103,6 +104,23 @@ def _http_version(value: Any, name: str) -> float:
     if str(value) not in ("1.0", "1.1", "1"):
         raise fields.invalid(name, "It must be 1.0 or 1.1.")
     return float(value)
+
+
+def _reference(value: Any, name: str) -> str | None:
+    """Return the reference of a secret or a container; None for an empty one."""
+    if value == "":
+        return None
+    try:
+        resource.parsed(value)
+    except ValueError as error:
+        raise fields.invalid(name, str(error)) from error
+    return str(value)
+
+
+def _references(value: Any, name: str) -> list[str]:
+    if not isinstance(value, list) or len(value) > MAX_CERTIFICATES:
+        raise fields.invalid(name, f"It must be a list of up to {MAX_CERTIFICATES} references.")
+    return [found for item in value if (found := _reference(item, name)) is not None]
 
 
 def objects(value: Any, name: str) -> list[dict[str, Any]]:
@@ -180,13 +198,13 @@ class ChangedListener(Described):
     timeout_member_data: Timeout = 50000
     timeout_tcp_inspect: Timeout = 0
     allowed_cidrs: Cidrs = None
-    default_tls_container_ref: Annotated[Any, fields.only(why=_NO_TLS)] = SAME
-    sni_container_refs: Annotated[Any, fields.only([], why=_NO_TLS)] = SAME
+    default_tls_container_ref: Annotated[str | None, fields.checked(_reference)] = None
+    sni_container_refs: Annotated[list[str], fields.checked(_references, maxItems=MAX_CERTIFICATES)] = []
 
 
 class NewListener(ChangedListener, kw_only=True):
     loadbalancer_id: fields.RequiredId
-    protocol: Annotated[str, choice("TCP", "HTTP", "HTTPS", refused=_PROTOCOLS, required=True)]
+    protocol: Annotated[str, choice("TCP", "HTTP", "HTTPS", haproxy.TLS, refused=_PROTOCOLS, required=True)]
     protocol_port: PortNumber
 
 

@@ -12,10 +12,10 @@ import msgspec
 from nova_lite.api.http import bodies as structs
 from nova_lite.api.http.rest import ServiceRequest, ServiceResource, ServiceRoute, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.load_balancer import bodies, views
+from nova_lite.api.load_balancer import bodies, certificates, views
 from nova_lite.api.network import listing, requests
 from nova_lite.base import exceptions
-from nova_lite.load_balancer.objects import STRUCTS, WING, Counters, Kind, LoadBalancer
+from nova_lite.load_balancer.objects import STRUCTS, WING, Counters, Kind, Listener, LoadBalancer
 from nova_lite.policies import load_balancer as policies
 
 _LBAAS = "/lbaas"
@@ -99,16 +99,24 @@ class Parts(WingResource):
         body: Any = requests.read(req, self.new)
         part = requests.common(STRUCTS[self.kind], body) | {"id": str(uuid.uuid4())}
         part.pop("project_id", None)
-        made = self.change(req, "add", kind=self.kind, parent=self.parent(body, **of), part=part)
+        boxes = self.certificates(req, part)
+        parent = self.parent(body, **of)
+        made = self.change(req, "add", kind=self.kind, parent=parent, part=part, certificates=boxes)
         return self.view_of(msgspec.convert(made, LoadBalancer), part["id"])
 
     def parent(self, body: Any, **of: str) -> tuple[Kind, str]:
         """Return kind and id of what a new part is in."""
         raise NotImplementedError
 
+    def certificates(self, req: ServiceRequest, part: dict[str, Any]) -> dict[str, str]:
+        """Return the sealed certificates of a new part, or of a change, which has the part's id."""
+        return {}
+
     def update(self, req: ServiceRequest, id: str, **of: str) -> views.View:
         self.show(req, id, **of)
-        made = self.change(req, "update", kind=self.kind, id=id, changes=requests.changes(req, self.changed))
+        changes = requests.changes(req, self.changed)
+        boxes = self.certificates(req, changes | {"id": id})
+        made = self.change(req, "update", kind=self.kind, id=id, changes=changes, certificates=boxes)
         return self.view_of(msgspec.convert(made, LoadBalancer), id)
 
     def delete(self, req: ServiceRequest, id: str, **of: str) -> None:
@@ -133,7 +141,8 @@ class LoadBalancers(Parts):
         own: dict[str, Any] = {"listeners": [], "pools": [], "id": str(uuid.uuid4())}
         made = LoadBalancer(**wanted | own | {"project_id": requests.project_of(req, body)})
         bodies.add_parts(made, body)
-        made = msgspec.convert(self.change(req, "create", balancer=made), LoadBalancer)
+        boxes = certificates.sealed(self.conductor, req, made.listeners)
+        made = msgspec.convert(self.change(req, "create", balancer=made, certificates=boxes), LoadBalancer)
         return views.part(made, made)
 
     @route("GET", f"{_BALANCERS}/{{id}}/status", _BALANCER_RULES[0], response="statuses")
@@ -163,6 +172,15 @@ class Listeners(Parts):
 
     def parent(self, body: Any, **of: str) -> tuple[Kind, str]:
         return Kind.LOAD_BALANCER, body.loadbalancer_id
+
+    def certificates(self, req: ServiceRequest, part: dict[str, Any]) -> dict[str, str]:
+        named = part.keys() & {"default_tls_container_ref", "sni_container_refs"}
+        if not named:
+            return {}
+        present = [one for balancer in self.balancers(req, [part["id"]]) for one in balancer.listeners]
+        found = next((one for one in present if one.id == part["id"]), Listener(id="", protocol="", protocol_port=0))
+        wanted = {name: part[name] for name in named} | {"id": part["id"]}
+        return certificates.sealed(self.conductor, req, [msgspec.structs.replace(found, **wanted)])
 
     @route("GET", f"{_LBAAS}/listeners/{{id}}/stats", policies.RULES["listener"][0], response="stats")
     def stats(self, req: ServiceRequest, id: str) -> Counters:

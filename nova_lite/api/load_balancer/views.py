@@ -45,11 +45,10 @@ def part(balancer: LoadBalancer, found: Part) -> View:
         return shown | {"pools": [{"id": pool.id} for pool in balancer.pools if pool.healthmonitor is found]}
     shown["loadbalancers"] = [{"id": balancer.id}]
     if isinstance(found, Listener):
+        del shown["certificates"]
         return shown | {
-            "default_tls_container_ref": None,
             "insert_headers": found.insert_headers or None,
             "l7policies": [],
-            "sni_container_refs": [],
         }
     if isinstance(found, Pool):
         del shown["healthmonitor"]

@@ -184,7 +184,7 @@ MONITOR: dict[str, Any] = {"pool_id": "{pool}", "type": "TCP", "delay": 5, "time
         ("loadbalancer", {"vip_network_id": "{network}", "listeners": [{"protocol": "UDP"}]}, 400, "TCP only"),
         ("loadbalancer", {"vip_network_id": "{network}", "pools": [{"evil": 1}]}, 400, "evil"),
         ("listener", LISTENER | {"protocol": "UDP"}, 400, "pass TCP only"),
-        ("listener", LISTENER | {"protocol": "TERMINATED_HTTPS"}, 400, "no key manager"),
+        ("listener", LISTENER | {"protocol": "TERMINATED_HTTPS"}, 400, "default_tls_container_ref"),
         ("listener", LISTENER | {"protocol_port": 80}, 409, "already using protocol_port 80"),
         ("listener", LISTENER | {"protocol_port": 0}, 400, "protocol_port"),
         ("listener", LISTENER | {"insert_headers": {"X-Forwarded-For": "true"}}, 400, "protocol HTTP"),

@@ -22,7 +22,7 @@ class KeyManagerVersions:
         root = wsgi.root_url({**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + "/"}, None)
         version = {
             "id": "v1",
-            "status": "CURRENT",
+            "status": "STABLE",  # so clients use no microversions
             "updated": "2015-04-28T00:00:00Z",
             "links": [{"rel": "self", "href": f"{root}/v1/"}],
             "media-types": [

@@ -180,5 +180,5 @@ def test_payload_is_encrypted_in_the_database(world: World) -> None:
 def test_versions_need_no_token(world: World) -> None:
     response = webob.Request.blank("/", base_url="http://cloud:9311").get_response(world.key_manager)
     (version,) = response.json["versions"]["values"]
-    assert (version["id"], version["status"]) == ("v1", "CURRENT")
+    assert (version["id"], version["status"]) == ("v1", "STABLE")
     assert version["links"][0]["href"] == "http://cloud:9311/v1/"

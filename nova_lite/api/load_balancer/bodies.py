@@ -6,6 +6,7 @@ What goes into the configuration of HAProxy has a check here, and another one wh
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ from nova_lite.load_balancer.objects import PROVIDERS, HealthMonitor, Listener, 
 T = TypeVar("T", Listener, Pool, Member, HealthMonitor)
 
 #: Number of items of lists in a body.
-MAX_CIDRS, MAX_PARTS, MAX_CERTIFICATES = 100, 200, 20
+MAX_CIDRS, MAX_PARTS, MAX_TAGS, MAX_CERTIFICATES = 100, 200, 200, 20
 
 _NO_TLS = "Load balancers of this cloud speak no TLS to members: use HTTPS, which passes TLS through."
 _NO_UDP = "Load balancers of this cloud pass TCP only."
@@ -138,6 +139,7 @@ Limit: TypeAlias = Annotated[int, fields.within(-1, 2**31 - 1)]
 Seconds: TypeAlias = Annotated[int, fields.within(1, 3600)]
 Retries: TypeAlias = Annotated[int, fields.within(1, 10)]
 Objects: TypeAlias = Annotated[list[dict[str, Any]], fields.checked(objects, maxItems=MAX_PARTS)]
+Tags: TypeAlias = Annotated[list[str], fields.checked(functools.partial(fields.tags, most=MAX_TAGS), maxItems=MAX_TAGS)]
 Cidrs: TypeAlias = Annotated[list[str] | None, fields.checked(_cidrs)]
 Headers: TypeAlias = Annotated[dict[str, str], fields.checked(_headers)]
 Persistence: TypeAlias = Annotated[dict[str, str | None] | None, fields.checked(_persistence)]
@@ -160,7 +162,7 @@ class Named(Body):
 
     name: fields.Text = ""
     admin_state_up: fields.StateUp = True
-    tags: fields.Tags = msgspec.field(default_factory=list)
+    tags: Tags = msgspec.field(default_factory=list)
     #: A part has the project of its load balancer.
     project_id: fields.Ignored = SAME
     tenant_id: fields.Ignored = SAME

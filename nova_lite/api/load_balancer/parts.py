@@ -23,6 +23,8 @@ _BALANCERS, _POOLS = f"{_LBAAS}/loadbalancers", f"{_LBAAS}/pools"
 _MEMBERS = f"{_POOLS}/{{pool_id}}/members"
 _BALANCER_RULES = policies.RULES["loadbalancer"]
 _MEMBER_RULES = policies.RULES["member"]
+#: Octavia's other way to sort a list: ``KEY:DIRECTION``, several with commas.
+_SORT = "sort"
 
 
 class WingResource(ServiceResource):
@@ -47,7 +49,7 @@ class Parts(WingResource):
     def declared_routes(cls) -> Iterator[ServiceRoute]:
         one, key = f"{cls.path}/{{id}}", cls.kind.value
         read, create, change, delete = policies.RULES[key]
-        query = (*listing.parameters(views.ATTRIBUTES[cls.kind]), *views.OWNERS)
+        query = (*listing.parameters(views.ATTRIBUTES[cls.kind]), _SORT, *views.OWNERS)
         made = (
             ServiceRoute("GET", cls.path, "index", read, query=query, response=f"{key}s"),
             ServiceRoute("POST", cls.path, "create", create, body=cls.new, key=key, response=key, status=201),
@@ -73,6 +75,10 @@ class Parts(WingResource):
         return shown
 
     def index(self, req: ServiceRequest, **of: str) -> Response:
+        for text in filter(None, req.GET.pop(_SORT, "").split(",")):
+            name, _, direction = text.partition(":")
+            req.GET.add("sort_key", name)
+            req.GET.add("sort_dir", direction or "asc")
         key = f"{self.kind}s"
         shown = [listing.Shown(view["id"], view) for view in sorted(self.found(req, **of), key=itemgetter("id"))]
         source = listing.Source(lambda query: shown, lambda item: [item.view], hidden=views.OWNERS)

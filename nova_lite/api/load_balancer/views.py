@@ -120,7 +120,7 @@ def tree(balancer: LoadBalancer) -> View:
         _state(one, "name") | {"pools": [pools[one.default_pool_id]] if one.default_pool_id in pools else []}
         for one in balancer.listeners
     ]
-    return {"loadbalancer": _state(balancer, "name") | {"listeners": listeners, "pools": list(pools.values())}}
+    return {"loadbalancer": _state(balancer, "name") | {"listeners": listeners}}
 
 
 def _state(found: AnyPart, *names: str) -> View:

@@ -235,9 +235,9 @@ def _carried_out(uow: UnitOfWork, row: Row, balancer: LoadBalancer, said: Report
             pool.healthmonitor = None
     secrets.forget(uow, gone)
     uow.change(sa.delete(LoadBalancerPart).where(LoadBalancerPart.id.in_(gone)))
-    balancer.provisioning_status = Provisioning.ACTIVE
-    for _, part, _ in balancer.parts():
-        part.provisioning_status = Provisioning.ACTIVE
+    changed = [part for _, part, _ in balancer.parts() if part.provisioning_status != Provisioning.ACTIVE]
+    for part in (balancer, *changed):
+        part.provisioning_status, part.updated_at = Provisioning.ACTIVE, uow.now
 
 
 def _set_health(balancer: LoadBalancer, said: Report) -> None:

@@ -46,14 +46,20 @@ _OWN = frozenset({"id", "project_id", "version", "listeners", "pools", "members"
 
 
 def list_(uow: UnitOfWork, context: RequestContext, ids: list[str] | None = None) -> list[LoadBalancer]:
-    """Return the load balancers that the caller may see, oldest first. ``ids``: those with these ids or parts."""
+    """Return the load balancers that the caller may see, oldest first. ``ids``: those with these ids or parts.
+
+    Raises a 403 for an id of another project, as Octavia does.
+    """
     query = sa.select(Row)
-    if not context.is_admin:
-        query = query.where(Row.project_id == (context.project_id or ""))
     if ids is not None:
         parts = sa.select(LoadBalancerPart.load_balancer_id).where(LoadBalancerPart.id.in_(ids))
         query = query.where(sa.or_(Row.id.in_(ids), Row.id.in_(parts)))
-    return [document(row) for row in uow.session.scalars(query.order_by(Row.created_at, Row.id))]
+    elif not context.is_admin:
+        query = query.where(Row.project_id == (context.project_id or ""))
+    found = uow.session.scalars(query.order_by(Row.created_at, Row.id)).all()
+    if not context.is_admin and any(row.project_id != context.project_id for row in found):
+        raise exceptions.Forbidden("Policy does not allow this request to be performed.")
+    return [document(row) for row in found]
 
 
 def statistics(uow: UnitOfWork, context: RequestContext, kind: Kind, id: str) -> Counters:

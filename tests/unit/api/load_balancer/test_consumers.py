@@ -203,7 +203,8 @@ def test_terraform_reads_what_it_has_made_without_drift(world: World) -> None:
         shown = world.get(target)[key]
         assert {name: shown[name] for name in changes} == changes
     tree = world.get(f"/loadbalancers/{balancer['id']}/status")["statuses"]["loadbalancer"]
-    assert [one["id"] for one in tree["listeners"]] == [listener["id"]] and tree["pools"][0]["id"] == pool["id"]
+    assert [one["id"] for one in tree["listeners"]] == [listener["id"]]
+    assert [one["id"] for one in tree["listeners"][0]["pools"]] == [pool["id"]]
     batch = [{"address": "10.0.0.21", "protocol_port": 80, "name": "", "weight": 1, "admin_state_up": True}]
     for members in (batch, []):
         sent(world, "PUT", path, {"members": members}, 202)

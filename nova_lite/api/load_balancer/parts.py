@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -54,7 +53,7 @@ class Parts(WingResource):
             ServiceRoute("GET", cls.path, "index", read, query=query, response=f"{key}s"),
             ServiceRoute("POST", cls.path, "create", create, body=cls.new, key=key, response=key, status=201),
             ServiceRoute("GET", one, "show", read, query=("fields",), response=key),
-            ServiceRoute("PUT", one, "update", change, body=cls.changed, key=key, response=key, status=202),
+            ServiceRoute("PUT", one, "update", change, body=cls.changed, key=key, response=key),
             ServiceRoute("DELETE", one, "delete", delete, query=("cascade",), status=204),
         )
         yield from (route._replace(resource=cls) for route in made)
@@ -79,8 +78,11 @@ class Parts(WingResource):
             name, _, direction = text.partition(":")
             req.GET.add("sort_key", name)
             req.GET.add("sort_dir", direction or "asc")
+        if "sort_key" not in req.GET:
+            req.GET.add("sort_key", "created_at")
         key = f"{self.kind}s"
-        shown = [listing.Shown(view["id"], view) for view in sorted(self.found(req, **of), key=itemgetter("id"))]
+        # Ids in the order of creation: times of creation have whole seconds.
+        shown = [listing.Shown(f"{number:06}", view) for number, view in enumerate(self.found(req, **of))]
         source = listing.Source(lambda query: shown, lambda item: [item.view], hidden=views.OWNERS)
         return listing.listed(req, key, source, views.ATTRIBUTES[self.kind], self.conf.api.max_limit)
 

@@ -66,7 +66,7 @@ def test_every_kind_is_listed_shown_and_changed(world: World) -> None:
         assert world.get(f"{path}?name=other")[f"{kind}s"] == []
         assert world.get(f"{path}?fields=id")[f"{kind}s"] == [{"id": ids[kind]}]
         response = world("PUT", f"{path}/{ids[kind]}", {kind: {"name": "changed", "tags": ["b", "a"]}}, base="/v2.0")
-        assert (response.status_code, response.json[kind]["provisioning_status"]) == (202, "PENDING_UPDATE")
+        assert (response.status_code, response.json[kind]["provisioning_status"]) == (200, "PENDING_UPDATE")
         world.tick()
         shown = world.get(f"{path}/{ids[kind]}")[kind]
         assert (shown["name"], shown["tags"], shown["provisioning_status"]) == ("changed", ["a", "b"], "ACTIVE")
@@ -97,6 +97,15 @@ def test_list_is_sorted_in_both_ways_of_octavia(world: World) -> None:
     assert names("sort=name:desc") == "cba"
     assert names("sort=description:desc,name:asc") == "abc"
     world.refused("GET", "/loadbalancers?sort=evil", None, 400, "evil")
+
+
+def test_list_is_in_the_order_of_creation(world: World) -> None:
+    world.add_host("host1")
+    path = f"/pools/{world.whole()['pool']}/members"
+    made = [world.get(path)["members"][0]["address"]]
+    made += [world.make(path, "member", address=f"10.0.0.{end}", protocol_port=1)["address"] for end in (30, 10, 20)]
+    assert [one["address"] for one in world.get(path)["members"]] == made
+    assert len(world.get(f"{path}?limit=2")["members"]) == 2
 
 
 def test_other_projects_see_and_change_nothing(world: World) -> None:

@@ -4,7 +4,7 @@
 - `middleware`: the filters of the pipelines, authentication among them
 - `compute`: the compute API, one module per resource
 - `identity`, `image`, `network`, `volume`: small replacements of Keystone, Glance, Neutron, and Cinder
-- `dns`, `load_balancer`: small replacements of Designate and Octavia, as wings
+- `dns`, `load_balancer`, `key_manager`: small replacements of Designate, Octavia and Barbican, as wings
 - `placement`: the Placement API, to read
 - `metadata`: the metadata service for guests
 - `join`: the API by which machines become hosts

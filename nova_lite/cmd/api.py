@@ -57,6 +57,7 @@ ADDRESSES = {
     "network": ("network_listen", "network_port"),
     "dns": ("dns_listen", "dns_port"),
     "load_balancer": ("load_balancer_listen", "load_balancer_port"),
+    "key_manager": ("key_manager_listen", "key_manager_port"),
     "placement": ("placement_listen", "placement_port"),
     "join": ("join_listen", "join_port"),
     "page": ("page_listen", "page_port"),

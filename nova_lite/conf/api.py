@@ -14,6 +14,7 @@ _FURTHER = (
     ("network", 9696, "network API listens on"),
     ("dns", 9001, "DNS API listens on"),
     ("load_balancer", 9876, "load balancer API listens on"),
+    ("key_manager", 9311, "key manager API listens on"),
     ("placement", 8778, "Placement API listens on"),
     ("join", 8780, "join API listens on. Hosts fetch the list of keys there"),
     ("page", 8788, "web page listens on. Browsers open it"),
@@ -26,8 +27,8 @@ OPTS = [
         help=(
             "Paste applications to serve: osapi_compute, identity (users and tokens without Keystone), image "
             "(images without Glance), volume (volumes without Cinder), network (networks without Neutron). "
-            "Further ones are metadata (for guests), dns and load_balancer (with [DEFAULT] wings), placement "
-            "(to read), join (for new hosts), and page (the web page). "
+            "Further ones are metadata (for guests), dns, load_balancer and key_manager (with [DEFAULT] wings), "
+            "placement (to read), join (for new hosts), and page (the web page). "
             "Leave out a service that the real OpenStack service provides."
         ),
     ),

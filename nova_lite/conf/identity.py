@@ -14,6 +14,7 @@ _ENDPOINTS = {
     "network": "network_",
     "dns": "dns_",
     "load_balancer": "load_balancer_",
+    "key_manager": "key_manager_",
     "placement": "placement_",
     "identity": "identity_",
 }

@@ -25,11 +25,15 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT"
 HEADERS = {
     "X-Forwarded-For": "option forwardfor",
     "X-Forwarded-Port": "http-request set-header X-Forwarded-Port %[dst_port]",
-    "X-Forwarded-Proto": "http-request set-header X-Forwarded-Proto http",
+    "X-Forwarded-Proto": "http-request set-header X-Forwarded-Proto %[ssl_fc,iif(https,http)]",
 }
 COOKIE = re.compile(r"[A-Za-z0-9_.-]{1,255}")
 URL_PATH = re.compile(r"/[A-Za-z0-9/_.~!$&()*+,;=:@%?-]{0,254}")
 DOMAIN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?")
+#: Protocol of listeners that end TLS, what they speak then, and names of files with a certificate.
+TLS = "TERMINATED_HTTPS"
+_TLS = "alpn h2,http/1.1 ssl-min-ver TLSv1.2 no-tls-tickets"
+_CERTIFICATE = re.compile(r"[0-9a-f]{64}")
 _CODES = re.compile(r"[1-5][0-9]{2}([,-][1-5][0-9]{2}){0,20}")
 
 #: Name of the process, and its address, for the process that replaces it and takes its tables of sessions.
@@ -38,8 +42,8 @@ _TABLE = f"size 10k expire 1h peers {PEER}"
 
 
 class Place(NamedTuple):
-    """Place of a process: socket of its commands, file with states of members, an empty directory, its user, and the
-    largest number of its connections.
+    """Place of a process: socket of its commands, file with states of members, an empty directory, its user, the
+    largest number of its connections, and the directory of its certificates.
     """
 
     socket: str
@@ -47,6 +51,7 @@ class Place(NamedTuple):
     empty: str
     user: str
     connections: int
+    certificates: str = ""
 
 
 def is_needed(balancer: LoadBalancer) -> bool:
@@ -78,7 +83,7 @@ def configuration(balancer: LoadBalancer, address: str, place: Place) -> str:
     ]
     for listener in _listeners(balancer):
         pool = _pool(balancer, listener)
-        lines += [f"frontend {_id(listener.id)}", *(f"  {line}" for line in _frontend(listener, pool, vip))]
+        lines += [f"frontend {_id(listener.id)}", *(f"  {line}" for line in _frontend(listener, pool, vip, place))]
         if pool is not None:
             lines += [f"backend {_backend_name(pool, listener)}", *(f"  {line}" for line in _backend(pool, listener))]
     return "\n".join([*lines, ""])
@@ -103,11 +108,36 @@ def _backend_name(pool: Pool, listener: Listener) -> str:
 
 
 def _mode(listener: Listener) -> str:
-    return "http" if listener.protocol == "HTTP" else "tcp"
+    return "http" if listener.protocol in ("HTTP", TLS) else "tcp"
 
 
-def _frontend(listener: Listener, pool: Pool | None, vip: str) -> Iterator[str]:
+def certificate_file(place: Place, digest: str) -> str:
+    """Return the path of a certificate. Raises ValueError."""
+    if not _CERTIFICATE.fullmatch(digest):
+        raise ValueError(f"certificate {digest[:64]!r}")
+    return f"{place.certificates}/{digest}.pem"
+
+
+def certificates(balancer: LoadBalancer) -> list[str]:
+    """Return the digests of the certificates that the process needs."""
+    found = (
+        digest for listener in _listeners(balancer) if listener.protocol == TLS for digest in listener.certificates
+    )
+    return list(dict.fromkeys(found))
+
+
+def _bind(listener: Listener, vip: str, place: Place) -> Iterator[str]:
     yield f"bind {vip}:{int(listener.protocol_port)}"
+    if listener.protocol == TLS:
+        if not listener.certificates:
+            raise ValueError(f"listener {_id(listener.id)} has no certificate")
+        yield "ssl"
+        yield from (f"crt {certificate_file(place, digest)}" for digest in listener.certificates)
+        yield _TLS
+
+
+def _frontend(listener: Listener, pool: Pool | None, vip: str, place: Place) -> Iterator[str]:
+    yield " ".join(_bind(listener, vip, place))
     yield f"mode {_mode(listener)}"
     if listener.connection_limit >= 0:
         yield f"maxconn {int(listener.connection_limit)}"

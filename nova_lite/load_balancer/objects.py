@@ -103,7 +103,11 @@ class Pool(Part, kw_only=True):
 
 
 class Listener(Part, kw_only=True):
-    """Port of a load balancer. Timeouts are in milliseconds. ``connection_limit`` -1: none."""
+    """Port of a load balancer. Timeouts are in milliseconds. ``connection_limit`` -1: none.
+
+    ``certificates``: digests of what the secrets of ``default_tls_container_ref`` and ``sni_container_refs`` had when
+    they were set, in this order.
+    """
 
     description: str = ""
     protocol: str
@@ -116,6 +120,15 @@ class Listener(Part, kw_only=True):
     timeout_member_data: int = 50000
     timeout_tcp_inspect: int = 0
     allowed_cidrs: list[str] | None = None
+    default_tls_container_ref: str | None = None
+    sni_container_refs: list[str] = msgspec.field(default_factory=list)
+    certificates: list[str] = msgspec.field(default_factory=list)
+
+    @property
+    def secret_refs(self) -> list[str]:
+        """References to the secrets with its certificates, the default one first."""
+        first = [self.default_tls_container_ref] if self.default_tls_container_ref else []
+        return list(dict.fromkeys([*first, *self.sni_container_refs]))
 
 
 class LoadBalancer(Part, kw_only=True):
@@ -151,6 +164,28 @@ class LoadBalancer(Part, kw_only=True):
                 yield Kind.MEMBER, member, pool
 
 
+class Secret(msgspec.Struct, kw_only=True):
+    """Secret of a project, without its payload. ``content_type`` None: it has no payload yet.
+
+    A container has ``parts`` instead: ids of secrets by their names in it. Its ``type`` is the container's.
+    """
+
+    id: str
+    project_id: str
+    creator_id: str
+    name: str = ""
+    type: str = "opaque"
+    content_type: str | None = None
+    algorithm: str | None = None
+    bit_length: int | None = None
+    mode: str | None = None
+    expiration: datetime.datetime | None = None
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    parts: dict[str, str] | None = None
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+
+
 class Counters(msgspec.Struct, kw_only=True):
     """Statistics of a listener."""
 
@@ -182,9 +217,11 @@ class Report(msgspec.Struct, kw_only=True):
 class HostReport(msgspec.Struct, kw_only=True):
     """Report of a host. ``problem``: why the host runs no load balancers; "": it does.
 
-    ``number``: grows with each report of the daemon that was started as ``boot_id``.
+    ``number``: grows with each report of the daemon that was started as ``boot_id``. ``public_key``: certificates are
+    sealed to it; "": the host needs none.
     """
 
+    public_key: str = ""
     boot_id: str = ""
     number: int = 0
     problem: str = ""
@@ -192,11 +229,15 @@ class HostReport(msgspec.Struct, kw_only=True):
 
 
 class Assignment(msgspec.Struct, kw_only=True):
-    """Load balancer that a host runs. ``active``: it has the address; else it is the stand-by."""
+    """Load balancer that a host runs. ``active``: it has the address; else it is the stand-by.
+
+    ``certificates``: by listener, sealed to the host: a JSON list of PEM texts. Empty if the host has them already.
+    """
 
     balancer: LoadBalancer
     vif: VIF
     active: bool
+    certificates: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Assignments(msgspec.Struct, kw_only=True):

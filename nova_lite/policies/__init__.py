@@ -4,7 +4,8 @@ A constant holds a rule's name, so handlers write ``policies.CREATE``.
 
 - `base`: the roles that rules are made of, and `rule`, which defines a rule with its default
 - `enforcer`: decides whether a rule allows a caller, and reads the operator's overrides
-- `identity`, `image_service`, `network_service`, `volume_service`, `placement_service`, `dns`, `load_balancer`:
+- `identity`, `image_service`, `network_service`, `volume_service`, `placement_service`, `dns`, `load_balancer`,
+  `key_manager`:
   rules of the other services
 - `images`, `networks`, `floating_ips`, `security_groups`, `volumes`: rules of the compute API's proxies
 - `servers`, `server_groups`, `server_external_events`, `instance_actions`, `consoles`, `keypairs`, `flavors`,
@@ -42,6 +43,7 @@ from nova_lite.policies import (  # noqa: F401 each import adds rules
     image_service,
     images,
     instance_actions,
+    key_manager,
     keypairs,
     load_balancer,
     network_service,

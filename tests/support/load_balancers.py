@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 from pathlib import Path
@@ -12,6 +13,7 @@ import webob
 
 from nova_lite import rpc
 from nova_lite.api.http import deploy
+from nova_lite.base import master_keys
 from nova_lite.compute.load_balancer.wing import HostBalancers
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import LoadBalancer, LoadBalancerHost, Port, Service
@@ -31,13 +33,17 @@ class World:
     """Requests with noauth2. ``hosts``: compute hosts by name, none at first."""
 
     def __init__(self, path: Path) -> None:
+        master_keys.new().write(str(path / "master.keys"))
         self.conf = make_conf(
             path,
-            f"enabled_apis = load_balancer\n[DEFAULT]\nwings = load_balancer\ncompute_driver = fake\n"
+            "enabled_apis = load_balancer, key_manager\n"
+            f"[volume]\nencryption_key_file = {path}/master.keys\n"
+            "[DEFAULT]\nwings = load_balancer\ncompute_driver = fake\n"
             f"[load_balancer]\nlease = {LEASE}\n[database]\nconnection = sqlite:///{path}/db.sqlite\n",
         )
         self.manager, services = make_services(self.conf, path)
         self.app = deploy.load_app("load_balancer", services)
+        self.key_manager = deploy.load_app("key_manager", services)
         self.db = self.manager.db
         self.network = self.db.write(
             builtin_networks.create, factory.new_network("private", "10.0.0.0/24", is_default=True)
@@ -88,6 +94,34 @@ class World:
         if body is not None:
             request.content_type, request.body = "application/json", json.dumps(body).encode()
         return request.get_response(self.app)
+
+    def keys(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        token: str = MEMBER,
+        kind: str = "application/json",
+        **headers: str,
+    ) -> webob.Response:
+        """Send a request to the key manager. ``path`` may be a reference, and ``body`` bytes."""
+        path = path.removeprefix("http://cloud:9311/v1")
+        request = webob.Request.blank(f"/v1{path}", method=method, base_url="http://cloud:9311")
+        request.headers.update(
+            {"X-Auth-Token": token} | {name.replace("_", "-"): text for name, text in headers.items()}
+        )
+        if body is not None:
+            request.content_type = kind
+            request.body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return request.get_response(self.key_manager)
+
+    def secret(self, data: bytes, **values: Any) -> str:
+        """Create a secret, and return its reference."""
+        encoded = {"payload": base64.b64encode(data).decode(), "payload_content_encoding": "base64"}
+        body = {"payload_content_type": "application/octet-stream", **encoded, **values}
+        response = self.keys("POST", "/secrets", body)
+        assert response.status_code == 201, response.text
+        return str(response.json["secret_ref"])
 
     def get(self, path: str, token: str = MEMBER) -> Any:
         response = self("GET", path, token=token)

@@ -14,8 +14,8 @@ from nova_lite.base import exceptions
 
 #: The path of each API at its address, by its name in ``[api] enabled_apis``.
 MOUNTS = {
-    "dns": "/v2", "identity": "", "image": "/v2", "load_balancer": "/v2", "network": "/v2.0", "placement": "",
-    "volume": "/v3",
+    "dns": "/v2", "identity": "", "image": "/v2", "key_manager": "/v1", "load_balancer": "/v2", "network": "/v2.0",
+    "placement": "", "volume": "/v3",
 }  # fmt: skip
 
 _FAULT: Schema = {"description": "A fault, in the form of this API.", "type": "object"}

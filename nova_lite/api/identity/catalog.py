@@ -50,6 +50,9 @@ _SERVICES = (
         "load_balancer_port",
         "",
     ),
+    BuiltInService(
+        "key_manager", "key-manager", "barbican", "key_manager_endpoint", "key_manager_listen", "key_manager_port", ""
+    ),
 )
 
 

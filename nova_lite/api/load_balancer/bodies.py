@@ -6,6 +6,7 @@ What goes into the configuration of HAProxy has a check here, and another one wh
 
 from __future__ import annotations
 
+import functools
 import re
 import uuid
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ import msgspec
 
 from nova_lite.api.http import bodies
 from nova_lite.api.http.bodies import SAME, Body
+from nova_lite.api.key_manager import resource
 from nova_lite.api.network import fields, requests
 from nova_lite.base import ip
 from nova_lite.load_balancer import haproxy
@@ -24,11 +26,11 @@ from nova_lite.load_balancer.objects import PROVIDERS, HealthMonitor, Listener, 
 T = TypeVar("T", Listener, Pool, Member, HealthMonitor)
 
 #: Number of items of lists in a body.
-MAX_CIDRS, MAX_PARTS = 100, 200
+MAX_CIDRS, MAX_PARTS, MAX_TAGS, MAX_CERTIFICATES = 100, 200, 200, 20
 
-_NO_TLS = "This cloud has no key manager: use HTTPS, which passes TLS through, and let the members end it."
+_NO_TLS = "Load balancers of this cloud speak no TLS to members: use HTTPS, which passes TLS through."
 _NO_UDP = "Load balancers of this cloud pass TCP only."
-_PROTOCOLS = {"TERMINATED_HTTPS": _NO_TLS, "UDP": _NO_UDP, "SCTP": _NO_UDP, "PROMETHEUS": _NO_UDP}
+_PROTOCOLS = {"UDP": _NO_UDP, "SCTP": _NO_UDP, "PROMETHEUS": _NO_UDP}
 _MONITORS = {
     "PING": "The processes of load balancers have no right to ping: use TCP.",
     "UDP-CONNECT": _NO_UDP,
@@ -105,6 +107,23 @@ def _http_version(value: Any, name: str) -> float:
     return float(value)
 
 
+def _reference(value: Any, name: str) -> str | None:
+    """Return the reference of a secret or a container; None for an empty one."""
+    if value == "":
+        return None
+    try:
+        resource.parsed(value)
+    except ValueError as error:
+        raise fields.invalid(name, str(error)) from error
+    return str(value)
+
+
+def _references(value: Any, name: str) -> list[str]:
+    if not isinstance(value, list) or len(value) > MAX_CERTIFICATES:
+        raise fields.invalid(name, f"It must be a list of up to {MAX_CERTIFICATES} references.")
+    return [found for item in value if (found := _reference(item, name)) is not None]
+
+
 def objects(value: Any, name: str) -> list[dict[str, Any]]:
     if not isinstance(value, list) or len(value) > MAX_PARTS or not all(isinstance(item, dict) for item in value):
         raise fields.invalid(name, f"It must be a list of up to {MAX_PARTS} objects.")
@@ -120,6 +139,7 @@ Limit: TypeAlias = Annotated[int, fields.within(-1, 2**31 - 1)]
 Seconds: TypeAlias = Annotated[int, fields.within(1, 3600)]
 Retries: TypeAlias = Annotated[int, fields.within(1, 10)]
 Objects: TypeAlias = Annotated[list[dict[str, Any]], fields.checked(objects, maxItems=MAX_PARTS)]
+Tags: TypeAlias = Annotated[list[str], fields.checked(functools.partial(fields.tags, most=MAX_TAGS), maxItems=MAX_TAGS)]
 Cidrs: TypeAlias = Annotated[list[str] | None, fields.checked(_cidrs)]
 Headers: TypeAlias = Annotated[dict[str, str], fields.checked(_headers)]
 Persistence: TypeAlias = Annotated[dict[str, str | None] | None, fields.checked(_persistence)]
@@ -142,7 +162,7 @@ class Named(Body):
 
     name: fields.Text = ""
     admin_state_up: fields.StateUp = True
-    tags: fields.Tags = msgspec.field(default_factory=list)
+    tags: Tags = msgspec.field(default_factory=list)
     #: A part has the project of its load balancer.
     project_id: fields.Ignored = SAME
     tenant_id: fields.Ignored = SAME
@@ -180,13 +200,13 @@ class ChangedListener(Described):
     timeout_member_data: Timeout = 50000
     timeout_tcp_inspect: Timeout = 0
     allowed_cidrs: Cidrs = None
-    default_tls_container_ref: Annotated[Any, fields.only(why=_NO_TLS)] = SAME
-    sni_container_refs: Annotated[Any, fields.only([], why=_NO_TLS)] = SAME
+    default_tls_container_ref: Annotated[str | None, fields.checked(_reference)] = None
+    sni_container_refs: Annotated[list[str], fields.checked(_references, maxItems=MAX_CERTIFICATES)] = []
 
 
 class NewListener(ChangedListener, kw_only=True):
     loadbalancer_id: fields.RequiredId
-    protocol: Annotated[str, choice("TCP", "HTTP", "HTTPS", refused=_PROTOCOLS, required=True)]
+    protocol: Annotated[str, choice("TCP", "HTTP", "HTTPS", haproxy.TLS, refused=_PROTOCOLS, required=True)]
     protocol_port: PortNumber
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nova_lite.api.http.rest import ServiceRequest, ServiceResource, route
 from nova_lite.api.load_balancer.views import View
+from nova_lite.api.network import listing
 from nova_lite.base import exceptions
 from nova_lite.load_balancer.objects import PROVIDERS
 from nova_lite.policies import load_balancer as policies
@@ -12,9 +13,9 @@ from nova_lite.policies import load_balancer as policies
 class Catalogue(ServiceResource):
     """Providers, flavors, availability zones and L7 policies."""
 
-    @route("GET", "/lbaas/providers", policies.CATALOGUE, response="providers")
+    @route("GET", "/lbaas/providers", policies.CATALOGUE, query=("fields",), response="providers")
     def providers(self, req: ServiceRequest) -> list[View]:
-        return [{"name": name, "description": text} for name, text in PROVIDERS.items()]
+        return [listing.cut(req, {"name": name, "description": text}) for name, text in PROVIDERS.items()]
 
     @route("GET", "/lbaas/flavors", policies.CATALOGUE, response="flavors")
     @route("GET", "/lbaas/flavorprofiles", policies.CATALOGUE, response="flavorprofiles")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -12,10 +11,10 @@ import msgspec
 from nova_lite.api.http import bodies as structs
 from nova_lite.api.http.rest import ServiceRequest, ServiceResource, ServiceRoute, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.load_balancer import bodies, views
+from nova_lite.api.load_balancer import bodies, certificates, views
 from nova_lite.api.network import listing, requests
 from nova_lite.base import exceptions
-from nova_lite.load_balancer.objects import STRUCTS, WING, Counters, Kind, LoadBalancer
+from nova_lite.load_balancer.objects import STRUCTS, WING, Counters, Kind, Listener, LoadBalancer
 from nova_lite.policies import load_balancer as policies
 
 _LBAAS = "/lbaas"
@@ -23,6 +22,8 @@ _BALANCERS, _POOLS = f"{_LBAAS}/loadbalancers", f"{_LBAAS}/pools"
 _MEMBERS = f"{_POOLS}/{{pool_id}}/members"
 _BALANCER_RULES = policies.RULES["loadbalancer"]
 _MEMBER_RULES = policies.RULES["member"]
+#: Octavia's other way to sort a list: ``KEY:DIRECTION``, several with commas.
+_SORT = "sort"
 
 
 class WingResource(ServiceResource):
@@ -47,12 +48,12 @@ class Parts(WingResource):
     def declared_routes(cls) -> Iterator[ServiceRoute]:
         one, key = f"{cls.path}/{{id}}", cls.kind.value
         read, create, change, delete = policies.RULES[key]
-        query = (*listing.parameters(views.ATTRIBUTES[cls.kind]), *views.OWNERS)
+        query = (*listing.parameters(views.ATTRIBUTES[cls.kind]), _SORT, *views.OWNERS)
         made = (
             ServiceRoute("GET", cls.path, "index", read, query=query, response=f"{key}s"),
             ServiceRoute("POST", cls.path, "create", create, body=cls.new, key=key, response=key, status=201),
             ServiceRoute("GET", one, "show", read, query=("fields",), response=key),
-            ServiceRoute("PUT", one, "update", change, body=cls.changed, key=key, response=key, status=202),
+            ServiceRoute("PUT", one, "update", change, body=cls.changed, key=key, response=key),
             ServiceRoute("DELETE", one, "delete", delete, query=("cascade",), status=204),
         )
         yield from (route._replace(resource=cls) for route in made)
@@ -73,8 +74,15 @@ class Parts(WingResource):
         return shown
 
     def index(self, req: ServiceRequest, **of: str) -> Response:
+        for text in filter(None, req.GET.pop(_SORT, "").split(",")):
+            name, _, direction = text.partition(":")
+            req.GET.add("sort_key", name)
+            req.GET.add("sort_dir", direction or "asc")
+        if "sort_key" not in req.GET:
+            req.GET.add("sort_key", "created_at")
         key = f"{self.kind}s"
-        shown = [listing.Shown(view["id"], view) for view in sorted(self.found(req, **of), key=itemgetter("id"))]
+        # Ids in the order of creation: times of creation have whole seconds.
+        shown = [listing.Shown(f"{number:06}", view) for number, view in enumerate(self.found(req, **of))]
         source = listing.Source(lambda query: shown, lambda item: [item.view], hidden=views.OWNERS)
         return listing.listed(req, key, source, views.ATTRIBUTES[self.kind], self.conf.api.max_limit)
 
@@ -99,16 +107,24 @@ class Parts(WingResource):
         body: Any = requests.read(req, self.new)
         part = requests.common(STRUCTS[self.kind], body) | {"id": str(uuid.uuid4())}
         part.pop("project_id", None)
-        made = self.change(req, "add", kind=self.kind, parent=self.parent(body, **of), part=part)
+        boxes = self.certificates(req, part)
+        parent = self.parent(body, **of)
+        made = self.change(req, "add", kind=self.kind, parent=parent, part=part, certificates=boxes)
         return self.view_of(msgspec.convert(made, LoadBalancer), part["id"])
 
     def parent(self, body: Any, **of: str) -> tuple[Kind, str]:
         """Return kind and id of what a new part is in."""
         raise NotImplementedError
 
+    def certificates(self, req: ServiceRequest, part: dict[str, Any]) -> dict[str, str]:
+        """Return the sealed certificates of a new part, or of a change, which has the part's id."""
+        return {}
+
     def update(self, req: ServiceRequest, id: str, **of: str) -> views.View:
         self.show(req, id, **of)
-        made = self.change(req, "update", kind=self.kind, id=id, changes=requests.changes(req, self.changed))
+        changes = requests.changes(req, self.changed)
+        boxes = self.certificates(req, changes | {"id": id})
+        made = self.change(req, "update", kind=self.kind, id=id, changes=changes, certificates=boxes)
         return self.view_of(msgspec.convert(made, LoadBalancer), id)
 
     def delete(self, req: ServiceRequest, id: str, **of: str) -> None:
@@ -133,7 +149,8 @@ class LoadBalancers(Parts):
         own: dict[str, Any] = {"listeners": [], "pools": [], "id": str(uuid.uuid4())}
         made = LoadBalancer(**wanted | own | {"project_id": requests.project_of(req, body)})
         bodies.add_parts(made, body)
-        made = msgspec.convert(self.change(req, "create", balancer=made), LoadBalancer)
+        boxes = certificates.sealed(self.conductor, req, made.listeners)
+        made = msgspec.convert(self.change(req, "create", balancer=made, certificates=boxes), LoadBalancer)
         return views.part(made, made)
 
     @route("GET", f"{_BALANCERS}/{{id}}/status", _BALANCER_RULES[0], response="statuses")
@@ -163,6 +180,15 @@ class Listeners(Parts):
 
     def parent(self, body: Any, **of: str) -> tuple[Kind, str]:
         return Kind.LOAD_BALANCER, body.loadbalancer_id
+
+    def certificates(self, req: ServiceRequest, part: dict[str, Any]) -> dict[str, str]:
+        named = part.keys() & {"default_tls_container_ref", "sni_container_refs"}
+        if not named:
+            return {}
+        present = [one for balancer in self.balancers(req, [part["id"]]) for one in balancer.listeners]
+        found = next((one for one in present if one.id == part["id"]), Listener(id="", protocol="", protocol_port=0))
+        wanted = {name: part[name] for name in named} | {"id": part["id"]}
+        return certificates.sealed(self.conductor, req, [msgspec.structs.replace(found, **wanted)])
 
     @route("GET", f"{_LBAAS}/listeners/{{id}}/stats", policies.RULES["listener"][0], response="stats")
     def stats(self, req: ServiceRequest, id: str) -> Counters:

@@ -45,11 +45,10 @@ def part(balancer: LoadBalancer, found: Part) -> View:
         return shown | {"pools": [{"id": pool.id} for pool in balancer.pools if pool.healthmonitor is found]}
     shown["loadbalancers"] = [{"id": balancer.id}]
     if isinstance(found, Listener):
+        del shown["certificates"]
         return shown | {
-            "default_tls_container_ref": None,
             "insert_headers": found.insert_headers or None,
             "l7policies": [],
-            "sni_container_refs": [],
         }
     if isinstance(found, Pool):
         del shown["healthmonitor"]
@@ -121,7 +120,7 @@ def tree(balancer: LoadBalancer) -> View:
         _state(one, "name") | {"pools": [pools[one.default_pool_id]] if one.default_pool_id in pools else []}
         for one in balancer.listeners
     ]
-    return {"loadbalancer": _state(balancer, "name") | {"listeners": listeners, "pools": list(pools.values())}}
+    return {"loadbalancer": _state(balancer, "name") | {"listeners": listeners}}
 
 
 def _state(found: AnyPart, *names: str) -> View:

@@ -33,7 +33,7 @@ def factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.
 
 def endpoint_of(conf: cfg.ConfigOpts, api: str) -> wsgi.Endpoint | None:
     """Return the endpoint that the operator has set for an API of ``[api] enabled_apis``."""
-    names = ("compute", "identity", "image", "load_balancer", "network", "placement", "volume")
+    names = ("compute", "identity", "image", "key_manager", "load_balancer", "network", "placement", "volume")
     urls = {name: conf.identity[f"{name}_endpoint"] for name in names}
     own = urls.get(api.removeprefix("osapi_"))
     if not own:

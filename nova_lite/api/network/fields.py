@@ -65,13 +65,13 @@ def ids(value: Any, name: str) -> list[str]:
     return value
 
 
-def tags(value: Any, name: str) -> list[str]:
-    """Return tags in order."""
+def tags(value: Any, name: str, most: int = MAX_TAGS) -> list[str]:
+    """Return up to ``most`` tags in order."""
     if not isinstance(value, list):
         raise invalid(name, "It must be a list of texts.")
     wanted = sorted({tag(item) for item in value})
-    if len(wanted) > MAX_TAGS:
-        raise invalid(name, f"A resource has at most {MAX_TAGS}.")
+    if len(wanted) > most:
+        raise invalid(name, f"A resource has at most {most}.")
     return wanted
 
 

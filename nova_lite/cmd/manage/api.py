@@ -15,7 +15,7 @@ def register(commands: Commands) -> None:
     text = "Print the OpenAPI 3.1 document of an API, as the API serves it at /openapi.json."
     commands.verb(noun, "openapi", text, openapi).add_argument(
         "--api",
-        choices=("compute", "identity", "image", "load_balancer", "network", "placement", "volume"),
+        choices=("compute", "identity", "image", "key_manager", "load_balancer", "network", "placement", "volume"),
         default="compute",
         help="the API; default: %(default)s",
     )

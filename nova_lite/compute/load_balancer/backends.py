@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, files, trees
+from nova_lite.base import exceptions, files, sealing, trees
 from nova_lite.compute.load_balancer import namespaces, processes
 from nova_lite.compute.load_balancer.processes import Process
 from nova_lite.load_balancer import haproxy
@@ -78,6 +78,8 @@ class HAProxyBackend(Backend):
     def __init__(self, directory: str, user: str, networks: abilities.Networks) -> None:
         self._directory = files.private_directory(directory)
         self._user = user
+        self._private_key = sealing.new_private_key()
+        self._public_key = sealing.public_key(self._private_key)
         self._networks = networks
         self._kept: dict[str, Kept] = {}
         for name in os.listdir(directory):
@@ -86,8 +88,8 @@ class HAProxyBackend(Backend):
                 self._kept[name] = msgspec.json.decode(file.read(), type=Kept)
 
     def report(self) -> HostReport:
-        problem = processes.problem()
-        return HostReport(problem=problem, balancers=[self._report(kept) for _, kept in sorted(self._kept.items())])
+        balancers = [self._report(kept) for _, kept in sorted(self._kept.items())]
+        return HostReport(public_key=self._public_key, problem=processes.problem(), balancers=balancers)
 
     def _report(self, kept: Kept) -> Report:
         made = Report(id=kept.id, version=kept.version, holds=kept.active, problem=kept.problem)
@@ -118,6 +120,10 @@ class HAProxyBackend(Backend):
             LOG.error("Load balancer %s: %s", kept.id, kept.problem)
 
     def _run(self, kept: Kept, item: Assignment, until: float) -> None:
+        # First: once the version is reported, the certificates are sent no more.
+        for box in item.certificates.values():
+            texts = msgspec.json.decode(sealing.unseal(self._private_key, box), type=list[str])
+            self._process(kept.id).add_certificates(texts)
         kept.vif, kept.version = item.vif, item.balancer.version
         namespaces.make(kept.id)
         if item.active:
@@ -139,6 +145,7 @@ class HAProxyBackend(Backend):
                 process.check(text)
                 self._keep_counters(kept, process)
                 process.start()
+            process.remove_certificates(haproxy.certificates(item.balancer))
         else:
             process.stop()
         if (seconds := int(until - time.monotonic())) > 0:

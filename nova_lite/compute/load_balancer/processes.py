@@ -17,12 +17,13 @@ import socket
 
 from nova_lite.base import exceptions, files
 from nova_lite.compute.load_balancer import namespaces
-from nova_lite.load_balancer.haproxy import Place
+from nova_lite.load_balancer import certificates
+from nova_lite.load_balancer.haproxy import Place, certificate_file
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import namespaces as net_namespaces
 
 PROGRAM = "haproxy"
-CONFIGURATION, PID, STATES, EMPTY = "haproxy.cfg", "pid", "states", "empty"
+CONFIGURATION, PID, STATES, EMPTY, CERTIFICATES = "haproxy.cfg", "pid", "states", "empty", "certificates"
 _NEW = f"{CONFIGURATION}.new"
 #: The first line of a file of states without any.
 _NO_STATES = b"1\n"
@@ -47,10 +48,26 @@ class Process:
             self._path(EMPTY),
             user,
             _connections(),
+            self._path(CERTIFICATES),
         )
 
     def _path(self, name: str) -> str:
         return os.path.join(self._directory, name)
+
+    def add_certificates(self, texts: list[str]) -> None:
+        """Write certificates with their keys for `check`."""
+        files.private_directory(self._directory)
+        files.private_directory(self.place.certificates)
+        for text in texts:
+            path = certificate_file(self.place, certificates.digest(text))
+            files.write_atomically(path, text.encode())
+
+    def remove_certificates(self, needed: list[str]) -> None:
+        """Remove all certificates but those of these digests."""
+        names = {os.path.basename(certificate_file(self.place, digest)) for digest in needed}
+        with contextlib.suppress(FileNotFoundError):
+            for name in set(os.listdir(self.place.certificates)) - names:
+                files.remove(os.path.join(self.place.certificates, name))
 
     def check(self, text: str) -> None:
         """Write a configuration for `start`. Raises `VirtDriverError` if HAProxy refuses it."""
@@ -120,6 +137,7 @@ class Process:
                     os.kill(int(path.split(os.sep)[2]), signal.SIGTERM)
         for path in (self._path(CONFIGURATION), self._path(PID), self.place.states, self.place.socket):
             files.remove(path)
+        self.remove_certificates([])
 
     def ask(self, command: str) -> str:
         """Return the reply to a command. Raises `VirtDriverError`."""

@@ -13,7 +13,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.wings import ConductorWing
 from nova_lite.db.core.engine import Database, UnitOfWork
-from nova_lite.db.load_balancer import hosts, limits, trees
+from nova_lite.db.load_balancer import hosts, limits, secrets, trees
 from nova_lite.load_balancer.objects import WING, HostReport
 from nova_lite.rpcapi.compute import ComputeRPC
 
@@ -24,7 +24,14 @@ SWEEP_INTERVAL = 1.0
 
 
 class LoadBalancers(ConductorWing):
-    reads = {"list": trees.list_, "statistics": trees.statistics, "limits_get": limits.get}
+    reads = {
+        "list": trees.list_,
+        "statistics": trees.statistics,
+        "limits_get": limits.get,
+        "secret_list": secrets.list_,
+        "secret_get": secrets.get,
+        "secret_payload": secrets.payload,
+    }
     changes = {
         "create": trees.create,
         "add": trees.add,
@@ -33,6 +40,11 @@ class LoadBalancers(ConductorWing):
         "remove": trees.remove,
         "failover": trees.failover,
         "limits_set": limits.set_limits,
+        "secret_public_key": secrets.public_key,
+        "secret_create": secrets.create,
+        "secret_set_payload": secrets.set_payload,
+        "secret_set_metadata": secrets.set_metadata,
+        "secret_delete": secrets.delete,
     }
 
     def __init__(self, db: Database, conf: cfg.ConfigOpts, compute: ComputeRPC) -> None:

@@ -1305,6 +1305,21 @@ class LoadBalancerHost(Base):
     number: Mapped[int] = mapped_column(sa.BigInteger, default=0)
 
 
+class Secret(Changed, Base):
+    """A secret of a project, a container of secrets, or the copy that a listener has of its certificates (``kind``).
+
+    ``payload``: encrypted by the key of this id among the volume keys; None without any.
+    """
+
+    __tablename__ = "secrets"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    kind: Mapped[str] = mapped_column(sa.String(16))
+    document: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    payload: Mapped[str | None] = mapped_column(LongText)
+
+
 class RbacPolicy(Changed, Base):
     """Policy that lets projects use another project's resource (`nova_lite.objects.RbacPolicy`)."""
 

@@ -11,6 +11,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Network
 from nova_lite.db.network import builtin_networks
+from nova_lite.load_balancer.haproxy import TLS
 from nova_lite.load_balancer.objects import HealthMonitor, Kind, Listener, LoadBalancer, Member, Pool
 
 #: Protocols of pools that a listener may lead to.
@@ -18,6 +19,7 @@ FITTING = {
     "TCP": ("HTTP", "HTTPS", "PROXY", "PROXYV2", "TCP"),
     "HTTP": ("HTTP", "PROXY", "PROXYV2"),
     "HTTPS": ("HTTPS", "PROXY", "PROXYV2", "TCP"),
+    TLS: ("HTTP", "PROXY", "PROXYV2"),
 }
 
 
@@ -86,8 +88,13 @@ def _check_listener(balancer: LoadBalancer, listener: Listener) -> None:
         raise exceptions.Conflict(
             f"Another Listener on this Load Balancer is already using protocol_port {listener.protocol_port}."
         )
-    if listener.insert_headers and listener.protocol != "HTTP":
-        raise exceptions.ValidationError(detail="insert_headers are for listeners of the protocol HTTP.")
+    if listener.insert_headers and listener.protocol not in ("HTTP", TLS):
+        raise exceptions.ValidationError(detail=f"insert_headers are for listeners of the protocols HTTP and {TLS}.")
+    if (listener.protocol == TLS) != bool(listener.secret_refs):
+        raise exceptions.ValidationError(
+            detail=f"Listeners of the protocol {TLS}, and no others, have a default_tls_container_ref, or "
+            "sni_container_refs."
+        )
     if listener.default_pool_id is None:
         return
     pool = balancer.pool(listener.default_pool_id)

@@ -8,6 +8,7 @@ address only once the former one has reported that it released it, or its lease 
 from __future__ import annotations
 
 import datetime
+import logging
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +21,7 @@ from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import Instance, LoadBalancerHost, LoadBalancerPart, Network, Port, Service
 from nova_lite.db.core.models import LoadBalancer as Row
 from nova_lite.db.hosts import services
+from nova_lite.db.load_balancer import secrets
 from nova_lite.db.network import ports
 from nova_lite.db.servers import interfaces
 from nova_lite.load_balancer.objects import (
@@ -33,6 +35,8 @@ from nova_lite.load_balancer.objects import (
     Report,
 )
 from nova_lite.objects import VIF
+
+LOG = logging.getLogger(__name__)
 
 #: Seconds after the end of a lease until another host gets the addresses: hosts count with clocks of their own.
 MARGIN = 3.0
@@ -122,7 +126,9 @@ def fail_over(uow: UnitOfWork, row: Row, balancer: LoadBalancer, is_lost: bool =
 
 def delete(uow: UnitOfWork, row: Row) -> None:
     """Delete a load balancer that no host has any more, and the port that was made for it."""
-    uow.change(sa.delete(LoadBalancerPart).where(LoadBalancerPart.load_balancer_id == row.id))
+    mine = LoadBalancerPart.load_balancer_id == row.id
+    secrets.forget(uow, list(uow.session.scalars(sa.select(LoadBalancerPart.id).where(mine))))
+    uow.change(sa.delete(LoadBalancerPart).where(mine))
     freed = {"device_owner": "", "device_id": "", "bound_host": None}
     uow.change(sa.update(Port).where(Port.id == row.vip_port_id).values(**freed))
     if row.vip_port_id == row.id:
@@ -159,9 +165,27 @@ def sync(uow: UnitOfWork, host: str, report: HostReport) -> Assignments:
             _settle(uow, row, balancer, said)
         if host in (row.host, row.standby_host) and (vif := _vif(uow, row.vip_port_id)) is not None:
             is_active = row.host == host and row.former_host in (None, host)
-            found.balancers.append(Assignment(balancer=balancer, vif=vif, active=is_active))
+            item = Assignment(balancer=balancer, vif=vif, active=is_active)
+            if is_active and report.public_key and not _runs(balancer, said):
+                item.certificates = _certificates(uow, balancer, report.public_key)
+            found.balancers.append(item)
     uow.session.flush()
     return found
+
+
+def _runs(balancer: LoadBalancer, said: Report | None) -> bool:
+    """Check whether the host runs the newest change, and so has its certificates."""
+    return said is not None and said.holds and said.version == balancer.version and not said.problem
+
+
+def _certificates(uow: UnitOfWork, balancer: LoadBalancer, public_key: str) -> dict[str, str]:
+    """Return the certificates for a host. Without a key they are missing there, which the host reports."""
+    listeners = [one for one in balancer.listeners if one.certificates]
+    try:
+        return secrets.for_host(uow, listeners, public_key) if listeners else {}
+    except exceptions.NovaLiteException as error:
+        LOG.error("Certificates of load balancer %s cannot be read: %s", balancer.id, error.message)
+        return {}
 
 
 def _vif(uow: UnitOfWork, port_id: str) -> VIF | None:
@@ -209,10 +233,11 @@ def _carried_out(uow: UnitOfWork, row: Row, balancer: LoadBalancer, said: Report
         pool.members = [one for one in pool.members if one.id not in gone]
         if pool.healthmonitor is not None and pool.healthmonitor.id in gone:
             pool.healthmonitor = None
+    secrets.forget(uow, gone)
     uow.change(sa.delete(LoadBalancerPart).where(LoadBalancerPart.id.in_(gone)))
-    balancer.provisioning_status = Provisioning.ACTIVE
-    for _, part, _ in balancer.parts():
-        part.provisioning_status = Provisioning.ACTIVE
+    changed = [part for _, part, _ in balancer.parts() if part.provisioning_status != Provisioning.ACTIVE]
+    for part in (balancer, *changed):
+        part.provisioning_status, part.updated_at = Provisioning.ACTIVE, uow.now
 
 
 def _set_health(balancer: LoadBalancer, said: Report) -> None:

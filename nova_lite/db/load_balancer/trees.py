@@ -19,7 +19,7 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import LoadBalancer as Row
 from nova_lite.db.core.models import LoadBalancerPart
 from nova_lite.db.core.models import Port as PortRow
-from nova_lite.db.load_balancer import checks, hosts, limits
+from nova_lite.db.load_balancer import checks, hosts, limits, secrets
 from nova_lite.db.network import ports
 from nova_lite.load_balancer.objects import (
     DEVICE_OWNER,
@@ -27,6 +27,7 @@ from nova_lite.load_balancer.objects import (
     AnyPart,
     Counters,
     Kind,
+    Listener,
     LoadBalancer,
     Member,
     Part,
@@ -38,21 +39,27 @@ from nova_lite.objects import Port
 #: States in which a load balancer may be deleted, or moved to its other host.
 _SETTLED = (Provisioning.ACTIVE, Provisioning.ERROR)
 #: Attributes that the conductor sets.
-_OWN = frozenset({"id", "project_id", "version", "listeners", "pools", "members", "healthmonitor"})
+_OWN = frozenset({"id", "project_id", "version", "listeners", "pools", "members", "healthmonitor", "certificates"})
 
 
 # --- reads
 
 
 def list_(uow: UnitOfWork, context: RequestContext, ids: list[str] | None = None) -> list[LoadBalancer]:
-    """Return the load balancers that the caller may see, oldest first. ``ids``: those with these ids or parts."""
+    """Return the load balancers that the caller may see, oldest first. ``ids``: those with these ids or parts.
+
+    Raises a 403 for an id of another project, as Octavia does.
+    """
     query = sa.select(Row)
-    if not context.is_admin:
-        query = query.where(Row.project_id == (context.project_id or ""))
     if ids is not None:
         parts = sa.select(LoadBalancerPart.load_balancer_id).where(LoadBalancerPart.id.in_(ids))
         query = query.where(sa.or_(Row.id.in_(ids), Row.id.in_(parts)))
-    return [document(row) for row in uow.session.scalars(query.order_by(Row.created_at, Row.id))]
+    elif not context.is_admin:
+        query = query.where(Row.project_id == (context.project_id or ""))
+    found = uow.session.scalars(query.order_by(Row.created_at, Row.id)).all()
+    if not context.is_admin and any(row.project_id != context.project_id for row in found):
+        raise exceptions.Forbidden("Policy does not allow this request to be performed.")
+    return [document(row) for row in found]
 
 
 def statistics(uow: UnitOfWork, context: RequestContext, kind: Kind, id: str) -> Counters:
@@ -80,8 +87,17 @@ def missing(kind: Kind, id: str) -> exceptions.NotFound:
 # --- changes
 
 
-def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, balancer: LoadBalancer) -> LoadBalancer:
-    """Create a load balancer, with a port for its address unless it names one. It repeats itself by its id."""
+def create(
+    uow: UnitOfWork,
+    conf: cfg.ConfigOpts,
+    context: RequestContext,
+    balancer: LoadBalancer,
+    certificates: dict[str, str] | None = None,
+) -> LoadBalancer:
+    """Create a load balancer, with a port for its address unless it names one. It repeats itself by its id.
+
+    ``certificates``: sealed certificates by listener.
+    """
     known = uow.session.get(Row, balancer.id)
     if known is not None and known.project_id == balancer.project_id:
         return document(known)
@@ -103,6 +119,8 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, balan
         tree={},
     )
     added = _add_all(uow, context, balancer)
+    for listener in balancer.listeners:
+        _keep(uow, balancer, listener, certificates)
     hosts.place(uow, row, balancer)
     _write(row, balancer)
     uow.session.add(row)
@@ -164,8 +182,19 @@ def _take(uow: UnitOfWork, port_id: str, balancer_id: str) -> None:
     uow.change(sa.update(PortRow).where(PortRow.id == port_id).values(**values))
 
 
+def _keep(uow: UnitOfWork, balancer: LoadBalancer, part: AnyPart, certificates: dict[str, str] | None) -> None:
+    """Keep new certificates of a listener."""
+    if isinstance(part, Listener) and (box := (certificates or {}).get(part.id)) is not None:
+        secrets.keep(uow, balancer.project_id, part, box)
+
+
 def add(
-    uow: UnitOfWork, context: RequestContext, kind: Kind, parent: tuple[Kind, str], part: dict[str, Any]
+    uow: UnitOfWork,
+    context: RequestContext,
+    kind: Kind,
+    parent: tuple[Kind, str],
+    part: dict[str, Any],
+    certificates: dict[str, str] | None = None,
 ) -> LoadBalancer:
     """Add a part under its parent: a pool's or a load balancer's. It repeats itself by its id."""
     made = msgspec.convert(part, STRUCTS[kind])
@@ -176,11 +205,19 @@ def add(
     limits.check(uow, row.project_id, kind, _of_project(uow, row.project_id))
     made.created_at = uow.now
     checks.add(uow, context, balancer, parent, made)
+    _keep(uow, balancer, made, certificates)
     uow.session.add(LoadBalancerPart(id=made.id, load_balancer_id=balancer.id))
     return _accept(uow, row, balancer, made)
 
 
-def update(uow: UnitOfWork, context: RequestContext, kind: Kind, id: str, changes: dict[str, Any]) -> LoadBalancer:
+def update(
+    uow: UnitOfWork,
+    context: RequestContext,
+    kind: Kind,
+    id: str,
+    changes: dict[str, Any],
+    certificates: dict[str, str] | None = None,
+) -> LoadBalancer:
     """Change attributes of a load balancer or of a part."""
     row, balancer = _locked(uow, context, kind, id)
     _require(balancer, (kind, id), (Provisioning.ACTIVE,))
@@ -193,6 +230,7 @@ def update(uow: UnitOfWork, context: RequestContext, kind: Kind, id: str, change
     for name in changes:
         setattr(found, name, getattr(changed, name))
     checks.changed(uow, context, balancer, found)
+    _keep(uow, balancer, found, certificates)
     found.updated_at = uow.now
     return _accept(uow, row, balancer, found, status=Provisioning.PENDING_UPDATE)
 

@@ -21,6 +21,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from nova_lite.base import sealing
+from nova_lite.load_balancer import certificates
 from nova_lite.load_balancer.objects import (
     Assignment,
     HealthMonitor,
@@ -31,6 +33,7 @@ from nova_lite.load_balancer.objects import (
     Pool,
 )
 from nova_lite.objects import VIF, Network
+from tests.support.certificates import make
 from tests.support.waiting import wait_for
 
 NETWORK = Network(
@@ -85,9 +88,20 @@ def run(*command: str, check: bool = True) -> str:
     return result.stdout
 
 
+#: Program of a client: sends a request by TLS, and prints the reply.
+_TLS_CLIENT = """
+import socket, ssl, sys
+context = ssl.create_default_context(cafile=sys.argv[3])
+with context.wrap_socket(socket.create_connection((sys.argv[1], 443), 2), server_hostname=sys.argv[2]) as connection:
+    connection.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+    while data := connection.recv(4096):
+        print(data.decode().partition("\\r\\n\\r\\n")[2] if b"HTTP" in data else data.decode(), end="")
+"""
+
+
 class Host:
     def __init__(self, name: str, directory: Path) -> None:
-        self.name = name
+        self.name, self.directory = name, directory
         self._link = f"lbh{name}"
         own = "mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && mount -t sysfs sysfs /sys"
         self._process = subprocess.Popen(
@@ -166,8 +180,14 @@ class Room:
         out = run("ip", "netns", "exec", space, sys.executable, "-c", _CLIENT, vip, str(number), str(timeout))
         return out.splitlines()
 
-    def assignment(self, balancer: LoadBalancer, active: bool = True) -> Assignment:
-        return Assignment(balancer=balancer, vif=self._vif, active=active)
+    def assignment(self, balancer: LoadBalancer, active: bool = True, **certificates: str) -> Assignment:
+        return Assignment(balancer=balancer, vif=self._vif, active=active, certificates=certificates)
+
+    def encrypted(self, name: str, trusted: Path) -> str:
+        """Return the reply to a request by TLS, whose certificate has to be that of ``name``."""
+        space = self._spaces[CLIENT]
+        command = ["ip", "netns", "exec", space, sys.executable, "-c", _TLS_CLIENT, VIP, name, str(trusted)]
+        return run(*command, check=False).strip()
 
     def close(self) -> None:
         for host in getattr(self, "hosts", []):
@@ -281,3 +301,34 @@ def test_stand_by_takes_over_when_the_kernel_has_removed_the_address(room: Room)
     assert not report.balancers[0].holds
     assert first.inside("ip", "link", "show", f"tap{room._vif.id[:11]}", check=False) == ""
     assert not any("failed" in reply for reply in room.requests(3))
+
+
+def test_load_balancer_ends_tls_with_certificates_that_only_the_active_host_has(room: Room, tmp_path: Path) -> None:
+    host, balancer = room.hosts[0], balancer_of(protocol="TERMINATED_HTTPS", protocol_port=443)
+    (listener,) = balancer.listeners
+    made = {name: make(name) for name in ("one.test", "two.test", "three.test")}
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_bytes(b"".join(one.certificate for one in made.values()))
+
+    def apply(*names: str) -> HostReport:
+        pems = [(made[name].certificate + made[name].key).decode() for name in names]
+        listener.certificates = [certificates.digest(pem) for pem in pems]
+        box = sealing.seal(host.report().public_key, msgspec.json.encode(pems))
+        return host.apply(room.assignment(balancer, True, **{listener.id: box}))
+
+    def files() -> list[Path]:
+        return sorted(host.directory.rglob("*.pem"))
+
+    assert apply("one.test", "two.test").balancers[0].problem == ""
+    wait_for("replies by TLS", lambda: CLIENT in room.encrypted("one.test", trusted), 20, 0.2)
+    assert CLIENT in room.encrypted("two.test", trusted)
+    assert [path.stat().st_mode & 0o777 for path in files()] == [0o600, 0o600]
+    # An assignment without certificates: the host has them already.
+    assert host.apply(room.assignment(balancer)).balancers[0].problem == ""
+    assert room.encrypted("three.test", trusted) == ""
+    apply("three.test")
+    assert CLIENT in room.encrypted("three.test", trusted) and len(files()) == 1
+    host.apply(room.assignment(balancer, active=False))
+    assert files() == []
+    report = host.apply(room.assignment(balancer))
+    assert report.balancers[0].problem  # so that the conductor sends them again

@@ -15,6 +15,7 @@ import pytest
 from nova_lite.load_balancer import haproxy
 from nova_lite.load_balancer.haproxy import Place
 from nova_lite.load_balancer.objects import HealthMonitor, Listener, LoadBalancer, Member, Pool, Provisioning
+from tests.support.certificates import make
 
 
 def an_id() -> str:
@@ -42,7 +43,8 @@ def balancer_of(
 
 
 def text_of(balancer: LoadBalancer, directory: str = "/run/lb") -> str:
-    place = Place(f"{directory}/haproxy.sock", f"{directory}/states", f"{directory}/empty", "haproxy", 1000)
+    paths = f"{directory}/haproxy.sock", f"{directory}/states", f"{directory}/empty"
+    place = Place(*paths, "haproxy", 1000, directory)
     return haproxy.configuration(balancer, "10.0.0.5", place)
 
 
@@ -50,6 +52,7 @@ def lines_of(balancer: LoadBalancer) -> list[str]:
     return [line.strip() for line in text_of(balancer).splitlines()]
 
 
+CERTIFICATES = ["a" * 64, "b" * 64]
 EVERY = [
     *({"listener": {"protocol": protocol}, "pool": {"protocol": pool, "lb_algorithm": algorithm}}
       for protocol, (pool, algorithm) in itertools.product(
@@ -67,6 +70,13 @@ EVERY = [
     {"monitor": {"type": "HTTP", "expected_codes": "200-204", "http_version": 1.1}},
     {
         "listener": {
+            "protocol": "TERMINATED_HTTPS", "certificates": CERTIFICATES,
+            "insert_headers": dict.fromkeys(haproxy.HEADERS, "true"),
+        },
+        "pool": {"protocol": "HTTP"},
+    },
+    {
+        "listener": {
             "protocol": "HTTP", "connection_limit": 10, "timeout_tcp_inspect": 10,
             "insert_headers": dict.fromkeys(haproxy.HEADERS, "true"),
             "allowed_cidrs": [f"10.{number}.0.0/16" for number in range(100)],
@@ -82,6 +92,9 @@ def test_configuration_is_accepted_by_haproxy(tmp_path: Path, parts: dict[str, A
     file = tmp_path / "haproxy.cfg"
     file.write_text(text_of(balancer_of(**parts), str(tmp_path)))
     (tmp_path / "states").write_text("1\n")
+    for name in CERTIFICATES:
+        made = make(f"{name[0]}.example.org")
+        (tmp_path / f"{name}.pem").write_bytes(made.certificate + made.key)
     result = subprocess.run(["haproxy", "-c", "-f", str(file)], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert "ALERT" not in result.stderr and "WARNING" not in result.stderr, result.stderr
@@ -95,6 +108,9 @@ EVIL = "x\nglobal\n  insecure-fork-wanted"
     [
         {"listener": {"id": EVIL}},
         {"listener": {"allowed_cidrs": [EVIL]}},
+        {"listener": {"protocol": "TERMINATED_HTTPS", "certificates": []}},
+        {"listener": {"protocol": "TERMINATED_HTTPS", "certificates": [EVIL]}},
+        {"listener": {"protocol": "TERMINATED_HTTPS", "certificates": ["../" * 20]}},
         {"listener": {"protocol": "HTTP", "insert_headers": {EVIL: "true"}}},
         {"pool": {"id": EVIL}},
         {"pool": {"lb_algorithm": EVIL}},
@@ -134,6 +150,19 @@ def test_frontend_has_what_its_listener_says() -> None:
                  "tcp-request connection reject unless is_allowed", "option forwardfor"):  # fmt: skip
         assert line in lines
     assert not any("X-Forwarded-Port" in line for line in lines)
+
+
+def test_frontend_that_ends_tls_has_its_certificates() -> None:
+    listener = {"protocol": "TERMINATED_HTTPS", "protocol_port": 443, "certificates": CERTIFICATES,
+                "insert_headers": {"X-Forwarded-Proto": "true"}}  # fmt: skip
+    balancer = balancer_of(listener, {"protocol": "HTTP"})
+    lines = lines_of(balancer)
+    files = " ".join(f"crt /run/lb/{name}.pem" for name in CERTIFICATES)
+    assert f"bind 10.0.0.5:443 ssl {files} alpn h2,http/1.1 ssl-min-ver TLSv1.2 no-tls-tickets" in lines
+    assert lines.count("mode http") == 2  # of frontend and backend
+    assert haproxy.certificates(balancer) == CERTIFICATES
+    balancer.listeners[0].admin_state_up = False
+    assert haproxy.certificates(balancer) == []
 
 
 def test_part_that_is_down_or_being_deleted_is_left_out() -> None:

@@ -41,6 +41,7 @@ def test_load_balancer_is_pending_until_its_host_reports(world: World) -> None:
     world.tick()
     shown = world.get(path)["loadbalancer"]
     assert (shown["provisioning_status"], shown["operating_status"]) == ("ACTIVE", "ONLINE")
+    assert made["updated_at"] is None and shown["updated_at"] >= shown["created_at"]
     port = world.port(made["vip_port_id"])
     assert port is not None
     assert (port.device_owner, port.device_id, port.bound_host) == ("Octavia", f"lb-{made['id']}", "host1")
@@ -65,7 +66,7 @@ def test_every_kind_is_listed_shown_and_changed(world: World) -> None:
         assert world.get(f"{path}?name=other")[f"{kind}s"] == []
         assert world.get(f"{path}?fields=id")[f"{kind}s"] == [{"id": ids[kind]}]
         response = world("PUT", f"{path}/{ids[kind]}", {kind: {"name": "changed", "tags": ["b", "a"]}}, base="/v2.0")
-        assert (response.status_code, response.json[kind]["provisioning_status"]) == (202, "PENDING_UPDATE")
+        assert (response.status_code, response.json[kind]["provisioning_status"]) == (200, "PENDING_UPDATE")
         world.tick()
         shown = world.get(f"{path}/{ids[kind]}")[kind]
         assert (shown["name"], shown["tags"], shown["provisioning_status"]) == ("changed", ["a", "b"], "ACTIVE")
@@ -77,21 +78,51 @@ def test_every_kind_is_listed_shown_and_changed(world: World) -> None:
     assert (listener["default_pool_id"], listener["connection_limit"]) == (ids["pool"], -1)
 
 
+def test_load_balancer_has_up_to_200_tags(world: World) -> None:
+    world.add_host("host1")
+    assert len(world.balancer(tags=[str(number) for number in range(200)])["tags"]) == 200
+    body = {"vip_network_id": world.network.id, "tags": [str(number) for number in range(201)]}
+    world.refused("POST", "/loadbalancers", {"loadbalancer": body}, 400, "at most 200")
+
+
+def test_list_is_sorted_in_both_ways_of_octavia(world: World) -> None:
+    world.add_host("host1")
+    for name, description in (("b", "x"), ("a", "x"), ("c", "w")):
+        world.balancer(name=name, description=description)
+
+    def names(query: str) -> str:
+        return "".join(one["name"] for one in world.get(f"/loadbalancers?{query}")["loadbalancers"])
+
+    assert names("sort=name") == names("sort_key=name") == "abc"
+    assert names("sort=name:desc") == "cba"
+    assert names("sort=description:desc,name:asc") == "abc"
+    world.refused("GET", "/loadbalancers?sort=evil", None, 400, "evil")
+
+
+def test_list_is_in_the_order_of_creation(world: World) -> None:
+    world.add_host("host1")
+    path = f"/pools/{world.whole()['pool']}/members"
+    made = [world.get(path)["members"][0]["address"]]
+    made += [world.make(path, "member", address=f"10.0.0.{end}", protocol_port=1)["address"] for end in (30, 10, 20)]
+    assert [one["address"] for one in world.get(path)["members"]] == made
+    assert len(world.get(f"{path}?limit=2")["members"]) == 2
+
+
 def test_other_projects_see_and_change_nothing(world: World) -> None:
     world.add_host("host1")
     ids = world.whole()
     for kind, path in PATHS.items():
         path = path.format(**ids)
         one = f"{path}/{ids[kind]}"
-        assert world("GET", one, token=STRANGER).status_code == 404
-        assert world("PUT", one, {kind: {"name": "x"}}, STRANGER).status_code == 404
-        assert world("DELETE", one, token=STRANGER).status_code == 404
+        assert world("GET", one, token=STRANGER).status_code == 403
+        assert world("PUT", one, {kind: {"name": "x"}}, STRANGER).status_code == 403
+        assert world("DELETE", one, token=STRANGER).status_code == 403
         if kind != "member":
             assert world.get(path, STRANGER)[f"{kind}s"] == []
     for path in ("status", "statuses", "stats"):
-        assert world("GET", f"/loadbalancers/{ids['loadbalancer']}/{path}", token=STRANGER).status_code == 404
-    assert world("GET", PATHS["member"].format(**ids), token=STRANGER).status_code == 404
-    assert world("PUT", PATHS["member"].format(**ids), {"members": []}, STRANGER).status_code == 404
+        assert world("GET", f"/loadbalancers/{ids['loadbalancer']}/{path}", token=STRANGER).status_code == 403
+    assert world("GET", PATHS["member"].format(**ids), token=STRANGER).status_code == 403
+    assert world("PUT", PATHS["member"].format(**ids), {"members": []}, STRANGER).status_code == 403
     assert world("PUT", f"/loadbalancers/{ids['loadbalancer']}/failover", token=STRANGER).status_code == 403
 
 
@@ -184,10 +215,10 @@ MONITOR: dict[str, Any] = {"pool_id": "{pool}", "type": "TCP", "delay": 5, "time
         ("loadbalancer", {"vip_network_id": "{network}", "listeners": [{"protocol": "UDP"}]}, 400, "TCP only"),
         ("loadbalancer", {"vip_network_id": "{network}", "pools": [{"evil": 1}]}, 400, "evil"),
         ("listener", LISTENER | {"protocol": "UDP"}, 400, "pass TCP only"),
-        ("listener", LISTENER | {"protocol": "TERMINATED_HTTPS"}, 400, "no key manager"),
+        ("listener", LISTENER | {"protocol": "TERMINATED_HTTPS"}, 400, "default_tls_container_ref"),
         ("listener", LISTENER | {"protocol_port": 80}, 409, "already using protocol_port 80"),
         ("listener", LISTENER | {"protocol_port": 0}, 400, "protocol_port"),
-        ("listener", LISTENER | {"insert_headers": {"X-Forwarded-For": "true"}}, 400, "protocol HTTP"),
+        ("listener", LISTENER | {"insert_headers": {"X-Forwarded-For": "true"}}, 400, "protocols HTTP"),
         ("listener", LISTENER | {"protocol": "HTTP", "insert_headers": {"X-Evil": "true"}}, 400, "insert_headers"),
         ("listener", LISTENER | {"allowed_cidrs": ["10.0.0.1; drop"]}, 400, "allowed_cidrs"),
         ("listener", LISTENER | {"default_pool_id": NOBODY}, 404, "pool"),
@@ -276,7 +307,7 @@ def test_statuses_and_statistics_have_all_parts(world: World) -> None:
     (listener,) = tree["listeners"]
     (pool,) = listener["pools"]
     assert (pool["id"], pool["members"][0]["id"]) == (ids["pool"], ids["member"])
-    assert pool["healthmonitor"]["type"] == "HTTP" and tree["pools"] == [pool]
+    assert pool["healthmonitor"]["type"] == "HTTP" and "pools" not in tree
     zero = {"active_connections": 0, "bytes_in": 0, "bytes_out": 0, "request_errors": 0, "total_connections": 0}
     assert world.get(f"/loadbalancers/{ids['loadbalancer']}/stats")["stats"] == zero
     assert world.get(f"/listeners/{ids['listener']}/stats")["stats"] == zero
@@ -284,6 +315,9 @@ def test_statuses_and_statistics_have_all_parts(world: World) -> None:
 
 def test_catalogue_names_the_provider_and_nothing_else(world: World) -> None:
     assert [item["name"] for item in world.get("/providers")["providers"]] == ["haproxy", "amphora", "octavia"]
+    assert world.get("/providers?fields=name")["providers"] == [
+        {"name": name} for name in ("haproxy", "amphora", "octavia")
+    ]
     for path, key in (
         ("flavors", "flavors"),
         ("availabilityzones", "availability_zones"),

@@ -334,6 +334,22 @@ def test_invalid_interface_or_floating_address_stops_no_start(
     assert "192.0.2." not in nft.texts[-1]
 
 
+def test_floating_address_leads_to_a_port_without_port_security(
+    tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[set[str]] = []
+    monkeypatch.setattr(floating_ips.Translations, "assign", lambda self, ports: wanted.append(set(ports)) or [])
+    monkeypatch.setattr(floating_ips.FloatingAddresses, "assign", lambda self, addresses: None)
+    firewall = make(tmp_path)
+    firewall.prepare({})
+    ports = [make_vif(id="open", unguarded=True), make_vif(id="neutron", vif_type="ovs")]
+    firewall.plug("i", ports)
+    firewall.set(PortFilters(instances={"i": []}, floating={"open": "192.0.2.1", "neutron": "192.0.2.2"}))
+    assert wanted[-1] == {"192.0.2.1"}
+    firewall.unplug("i")
+    assert wanted[-1] == set()
+
+
 def test_groups_know_the_ip_version_for_which_a_router_connects_a_network() -> None:
     """Realms depend on it. Neighbours and names, which change with every guest, do not matter to them."""
     router = HostRouter(id="r", networks=[make_network()], only={NETWORK_ID: 4}, neighbours={NETWORK_ID: {}})

@@ -345,7 +345,9 @@ class _Walk:
         ):
             self._pass(HOST, f"The host answers at {packet.destination}.", host, network.id)
             raise _Ended(at)
-        if at == METADATA and not is_served:
+        if at == METADATA and not self._cloud.metadata:
+            text = "[network] metadata_service is off."
+        elif at == METADATA and not is_served:
             text = f"Network {network.name} has no metadata service: that needs a gateway and DHCP."
         else:
             text = f"At {packet.destination} guests reach DHCP, DNS, ping, metadata and [network] host_ports only."

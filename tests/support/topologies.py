@@ -92,6 +92,8 @@ class _Generator:
         self._routers: list[HostRouter] = []
         self._groups: list[SecurityGroup] = []
         self._group_of: dict[str, list[str]] = {}
+        #: Networks whose hosts do not know each other yet.
+        self._cut: set[str] = set()
 
     def _id(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
@@ -109,6 +111,7 @@ class _Generator:
                 self._add_port(network, number)
         self._add_groups()
         self._add_routes()
+        self._cut = {network.id for network in self._networks if self._chance(4)}
         for host in HOSTS:
             self._made.filters[host] = self._filters(host)
         self._add_packets()
@@ -284,7 +287,7 @@ class _Generator:
                 for vif in mine
                 if self._chance(35)
             },
-            peers={network_id: [TUNNELS[other]] if self._chance(96) else [] for network_id in sorted(spanning)},
+            peers={network_id: [] if network_id in self._cut else [TUNNELS[other]] for network_id in sorted(spanning)},
             routers=routers,
         )
 

@@ -56,7 +56,7 @@ class Interface(NamedTuple):
 
 
 class Routing(NamedTuple):
-    """How a network is routed on a host. ``router`` None: it is alone in its realm."""
+    """Routing of a network on a host. ``router`` None: it is alone in its realm."""
 
     router: HostRouter | None
     external: bool

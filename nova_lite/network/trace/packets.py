@@ -47,7 +47,7 @@ class Packet(NamedTuple):
 
 
 class Hop(msgspec.Struct, kw_only=True, frozen=True):
-    """One part of the way. ``kind``: one of the words above. ``id``: of the port, the rule, the router or the network.
+    """Part of the way. ``kind``: one of the words above. ``id``: of the port, the rule, the router or the network.
 
     ``passes``: False at the part that stops the packet.
     """

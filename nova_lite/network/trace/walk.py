@@ -1,6 +1,6 @@
 """The walk of a packet: through the sender's bridge, the realm of its router, the host, and the receiver's bridge.
 
-Each step adds a hop, and the one that stops the packet is the last. The steps follow the tables that hosts load:
+Each step adds a hop. The last hop is where the packet arrives or is stopped. The steps follow the tables of hosts:
 `nova_lite.virt.libvirt.net.anti_spoofing`, `security_groups`, `firewall`, `floating_ips` and `tunnels`.
 """
 
@@ -39,7 +39,7 @@ _HOST_PORTS = (67, 68, 546, 547)
 #: A packet that is routed more often is in a loop.
 _MOST_HOPS = 64
 
-_TO = {INGRESS: "accepts", EGRESS: "lets out"}
+_VERBS = {INGRESS: "lets it in", EGRESS: "lets it out"}
 
 
 class _Ended(Exception):
@@ -204,7 +204,7 @@ class _Walk:
             self._stop(ANTI_SPOOFING, text, host, receiver.id)
 
     def _cross(self, host: Host, network: Network, sender_mac: str, receiver_mac: str) -> None:
-        """Cross a bridge, where the groups of those ports decide that have the packet's addresses."""
+        """Pass a bridge, where the groups of the ports with the packet's addresses decide."""
         sender = host.filtered_sender(network, self._packet.source, sender_mac)
         receiver = host.filtered_receiver(network, self._packet.destination, receiver_mac)
         for interface, direction in ((sender, EGRESS), (receiver, INGRESS)):
@@ -218,7 +218,7 @@ class _Walk:
         found = rules.accepting(host, interface, self._packet, direction)
         if found is not None:
             group, rule = found
-            self._pass(RULE, f"Rule {rule.id} of group {group.name} {_TO[direction]} it.", host, rule.id, group.id)
+            self._pass(RULE, f"Rule {rule.id} of group {group.name} {_VERBS[direction]}.", host, rule.id, group.id)
             return
         names = ", ".join(group.name for group in host.groups_of(interface)) or "none"
         text = f"No {direction} rule of the groups of port {interface.id} accepts it (groups: {names})."

@@ -30,6 +30,10 @@ from tests.support.topologies import HOST_OUTSIDE6, HOSTS, OUTSIDE6, Topology
 SHORT, LONG, ROUND = range(1, 21), range(1, 1001), 20
 _ALL = 3  # ETH_P_ALL
 _TO_US = 0  # PACKET_HOST
+#: Machines forward nothing, and use IPv6 addresses at once.
+_SETTINGS = (
+    "ipv4/ip_forward=0", "ipv6/conf/all/forwarding=0", "ipv6/conf/all/accept_dad=0", "ipv6/conf/default/accept_dad=0",
+)  # fmt: skip
 _ROUTES = ("198.51.0.0/16", "100.64.0.0/10")
 
 
@@ -41,6 +45,7 @@ class TracedHost(RoutedHost):
         self.observers: dict[str, socket.socket] = {}
         self._senders: dict[tuple[str, int], socket.socket] = {}
         out = self.space("out")
+        namespaces.set_up(_SETTINGS, out)
         self._batch(self.host, [f"address add {HOST_OUTSIDE6}/64 dev up0 nodad", f"route add default via {OUTSIDE6}"])
         ways = [f"route add {target} via {topologies.HOST_OUTSIDE}" for target in _ROUTES]
         ways.append(f"route add fd00::/16 via {HOST_OUTSIDE6}")
@@ -51,8 +56,7 @@ class TracedHost(RoutedHost):
         run("ip", "-n", space, "-batch", "-", text="\n".join([*lines, ""]))
 
     def _observe(self, name: str, space: str) -> None:
-        """Open the sockets of a namespace, whose machine forwards nothing."""
-        namespaces.set_up(["ipv4/ip_forward=0", "ipv6/conf/all/forwarding=0"], space)
+        """Open the sockets of a namespace."""
         with namespaces.within(space):
             self.observers[name] = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ALL))
             for version, family in ((4, socket.AF_INET), (6, socket.AF_INET6)):
@@ -69,12 +73,13 @@ class TracedHost(RoutedHost):
         for vif in mine:
             space = self.space(vif.id[:8])
             self._space(space)
+            namespaces.set_up(_SETTINGS, space)
             links.append(f"link add {tap_name(vif)} type veth peer name eth0 netns {space}")
             links.append(f"link set {tap_name(vif)} addrgenmode none master {bridge_name(vif.network)} up")
         self._batch(self.host, links)
         for vif in mine:
             self.guests[vif.id] = vif
-            lines = [f"link set eth0 addrgenmode none address {vif.mac_address} mtu {vif.network.mtu} up"]
+            lines = [f"link set eth0 address {vif.mac_address} mtu {vif.network.mtu} up"]
             lines.append(f"address add {vif.address}/24 dev eth0")
             lines += [f"address add {item.address}/64 dev eth0 nodad" for item in vif.more]
             lines += [
@@ -133,7 +138,7 @@ def pairs() -> Iterator[Callable[[], dict[str, TracedHost]]]:
 
 
 class _Case:
-    """One packet with the model's answer, and what was seen of it."""
+    """Packet with the model's answer, and the places where it was seen."""
 
     def __init__(self, topology: Topology, sender: str | None, packet: Packet, trace: Trace, number: int) -> None:
         self.topology, self.sender, self.packet, self.trace = topology, sender, packet, trace

@@ -120,7 +120,7 @@ def test_rule_that_matches_a_ping_accepts_it(accepted: dict[str, Any]) -> None:
 
 
 def test_member_of_a_group_in_another_realm_is_no_member() -> None:
-    """Both networks have members, and only a router makes them one realm."""
+    """A router makes the networks one realm. Both have members."""
     accepted = rule(remote_group_id=GROUP)
     apart = host("h1", filters(accepted), vif(A, 2), vif(ALONE, 2))
     assert apart.members(GROUP, A, 4) == {ip.parse("10.1.0.2"), ip.parse(TO_A3)}

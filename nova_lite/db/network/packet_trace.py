@@ -189,8 +189,19 @@ def _hosts(
         is_one = sa.or_(_has(target), Port.address.in_(through), Port.address6.in_(through))
         found += _placed(uow, Port.network_id.in_(near), is_one)
     if not found:
-        found += _placed(uow, _has(target), Network.needs_router.is_not(True))
+        shown = sa.or_(Network.needs_router.is_not(True), Port.network_id.in_(_without_snat()))
+        found += _placed(uow, _has(target), shown)
     return {item.host for item in found}
+
+
+def _without_snat() -> sa.CompoundSelect[str]:
+    """Select the networks whose guests show their own addresses outside."""
+    return sa.union(
+        *(
+            sa.select(kind.network_id).join(Router, Router.id == kind.router_id).where(Router.enable_snat == sa.false())
+            for kind in (Interface4, Interface6)
+        )
+    )
 
 
 def _cloud(uow: UnitOfWork, names: Iterable[str]) -> walk.Cloud:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import shutil
 import socket
 import sys
 import time
@@ -227,7 +228,9 @@ def differences(make: Callable[[], dict[str, TracedHost]], seeds: range) -> tupl
     return wrong, count
 
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or not all(map(shutil.which, ("ip", "nft"))), reason="needs root, ip and nft"
+)
 
 
 @needs_root

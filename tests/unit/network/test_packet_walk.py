@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -10,8 +11,20 @@ import pytest
 from nova_lite.base import ip
 from nova_lite.network.trace import walk
 from nova_lite.network.trace.hosts import Host
-from nova_lite.network.trace.packets import GATEWAY, HOST, METADATA, OUTSIDE, Packet, Trace
-from nova_lite.objects import VIF, HostRouter, Network, PortFilters, SecurityGroup, SecurityGroupRule, StaticRoute
+from nova_lite.network.trace.packets import (
+    ANTI_SPOOFING,
+    GATEWAY,
+    HOST,
+    METADATA,
+    OUTSIDE,
+    PORT,
+    ROUTER,
+    RULE,
+    TUNNEL,
+    Packet,
+    Trace,
+)
+from nova_lite.objects import VIF, HostRouter, Network, PortFilters, SecurityGroup, SecurityGroupRule, StaticRoute, ipv6
 from nova_lite.objects.security_group import NetworkMembers, outward_rules
 from nova_lite.virt.libvirt.net import links
 from tests.support import frames, topologies
@@ -286,21 +299,35 @@ def test_static_route_leads_to_a_guest_that_may_get_such_packets() -> None:
         assert routed.text == "Router r routes it to network b through 10.2.0.2."
 
 
+def test_router_of_one_ip_version_connects_that_one() -> None:
+    dual = [msgspec.structs.replace(item, cidr6=f"fd00:{item.id}::/64") for item in (A, ALONE)]
+    vifs = [vif(item, 2, more=ipv6.further_addresses(item, f"fd00:{item.id}::2")) for item in dual]
+    accepted = rule(ethertype="IPv6", protocol="icmp", port_range_min=128)
+    for only, arrives in (({}, True), ({"a": 6}, True), ({"b": 4}, False)):
+        one = host("h1", filters(accepted, router=router(*dual, only=only)), *vifs)
+        trace = sent("a2", "fd00:b::2", one, spoofed="fd00:a::2")
+        assert trace.arrives is arrives
+    assert trace.hops[-1].text == "Router r does not connect a and b for IPv6."
+
+
 def test_addresses_of_hosts_on_links_are_those_of_the_realms() -> None:
     assert {4: links.HOST, 6: links.HOST6} == walk.HOST_ON_LINKS
 
 
-def test_each_generated_packet_has_an_answer_and_both_fates_are_frequent() -> None:
-    arrived = stopped = 0
-    for seed in range(1, 41):
+def test_generated_packets_end_at_each_part_and_arrive_at_each_place() -> None:
+    ends, arrivals = Counter[str](), Counter[str | None]()
+    for seed in range(1, 61):
         topology = topologies.generate(seed)
         cloud, _ = topologies.merged([topology])
         for sender, packet in topology.packets:
             trace = topologies.traced(cloud, topology, sender, packet)
             assert all(hop.passes for hop in trace.hops[:-1])
             assert trace.hops[-1].passes is trace.arrives
-            arrived, stopped = arrived + trace.arrives, stopped + (not trace.arrives)
-    assert arrived > 60 and stopped > 60
+            places = {OUTSIDE, METADATA, GATEWAY, HOST, None}
+            arrivals[trace.arrived_at if trace.arrived_at in places else PORT] += 1
+            ends[trace.hops[-1].kind] += not trace.arrives
+    assert all(ends[kind] > 3 for kind in (PORT, ANTI_SPOOFING, RULE, ROUTER, TUNNEL, HOST, OUTSIDE))
+    assert arrivals[PORT] > 50 and arrivals[OUTSIDE] > 20 and arrivals[GATEWAY] and arrivals[METADATA]
 
 
 @pytest.mark.parametrize("protocol", ["icmp", "tcp", "udp"])

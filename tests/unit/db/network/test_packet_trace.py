@@ -102,6 +102,20 @@ def test_floating_address_leads_to_its_port(db: Database, conf: cfg.ConfigOpts, 
     assert "leads to no port" in trace(db, mine.here, "192.0.2.3").trace.hops[-1].text
 
 
+def test_machine_outside_reaches_own_addresses_without_snat(
+    db: Database, conf: cfg.ConfigOpts, tenants: list[Tenant]
+) -> None:
+    mine, _ = tenants
+    assert trace(db, "203.0.113.9", mine.there).trace.hops[-1].text == "No host shows 10.64.2.11 outside of the cloud."
+    assert trace(db, "203.0.113.9", "10.64.2.11").trace.hops[-1].kind == "outside"
+    db.write(floating_ips.create_pool, "public", "192.0.2.0/30")
+    pool = db.read(floating_ips.pools)[0].id
+    row = sa.update(models.Router).where(models.Router.id == mine.router.id).values(pool_id=pool, enable_snat=False)
+    db.write(lambda uow: uow.session.execute(row))
+    last = trace(db, "203.0.113.9", "10.64.2.11").trace.hops[-1]
+    assert (last.kind, last.host, last.id) == ("rule", "h2", port_of(db, mine.there))
+
+
 def test_port_that_is_down_is_named(db: Database, tenants: list[Tenant]) -> None:
     mine, _ = tenants
     port_id = port_of(db, mine.there)

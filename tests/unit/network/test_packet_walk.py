@@ -144,7 +144,7 @@ def test_member_of_a_group_in_another_realm_is_no_member() -> None:
 
 def test_source_that_is_not_the_ports_is_stopped_unless_a_pair_or_no_port_security_allows_it() -> None:
     own = vif(A, 2)
-    pair = vif(A, 2, address_pairs=[{"ip_address": "10.1.0.64/26", "mac_address": "fa:16:3e:00:00:02"}])
+    pair = vif(A, 2, address_pairs=[{"ip_address": "10.1.0.0/25", "mac_address": "fa:16:3e:00:00:02"}])
     free = vif(A, 2, unguarded=True, port_security_enabled=False)
     found = [
         sent("a2", TO_A3, host("h1", filters(rule()), item, vif(A, 3)), spoofed="10.1.0.77")
@@ -269,7 +269,9 @@ def test_floating_address_on_another_host_is_reached_through_the_outside() -> No
 def test_others_reach_own_addresses_only_without_snat() -> None:
     for snat in (True, False):
         one = host("h1", filters(rule(), router=router(A, external=True, snat=snat)), vif(A, 2))
-        assert from_outside("10.1.0.2", one).arrives is not snat
+        trace = from_outside("10.1.0.2", one)
+        assert trace.arrives is not snat
+        assert (trace.hops[-1].text == "No host shows 10.1.0.2 outside of the cloud.") is snat
     operators = msgspec.structs.replace(A, project_id=None, needs_router=None)
     trace = from_outside("10.1.0.2", host("h1", filters(rule()), vif(operators, 2)))
     assert trace.hops[-1].text == "Network a has SNAT, so others reach its guests at floating addresses only."

@@ -318,7 +318,7 @@ class _Generator:
             if sender is not None and target in self._of_realms():
                 protocol = self._random.choice(("icmp", "tcp"))  # a realm's answer to UDP says nothing
             source = self._source(sender, target)
-            if source is None or source == target:
+            if source is None or (sender is not None and str(target) in self._addresses(sender)):
                 continue
             port = None if protocol == "icmp" else self._random.choice(_PORTS)
             self._made.packets.append(
@@ -333,7 +333,7 @@ class _Generator:
     def _source(self, sender: VIF | None, target: ip.Address) -> ip.Address | None:
         if sender is None:
             return ip.parse(OUTSIDE if target.version == 4 else OUTSIDE6)
-        texts = [sender.address, *(item.address for item in sender.more), *self._made.virtual.get(sender.id, ())]
+        texts = self._addresses(sender)
         if self._chance(10):
             texts = [f"{sender.network.cidr.removesuffix('0/24')}77"]
             texts += [sender.network.cidr6.replace("/64", "77")] if sender.network.cidr6 else []
@@ -365,5 +365,8 @@ class _Generator:
             }
             others = [vif for vif in others if vif.network.id in near] or others
         vif = self._random.choice(others)
-        texts = [vif.address, vif.address, *(item.address for item in vif.more), *self._made.virtual.get(vif.id, ())]
-        return ip.parse(self._random.choice(texts))
+        return ip.parse(self._random.choice([vif.address, *self._addresses(vif)]))
+
+    def _addresses(self, vif: VIF) -> list[str]:
+        """Return the addresses that a guest has."""
+        return [vif.address, *(item.address for item in vif.more), *self._made.virtual.get(vif.id, ())]

@@ -28,7 +28,7 @@ from tests.support import frames, topologies
 from tests.support.topologies import HOST_OUTSIDE6, HOSTS, OUTSIDE6, Topology
 
 #: Seeds of the test command, and of the long run. A round has as many topologies together.
-SHORT, LONG, ROUND = range(1, 21), range(1, 1001), 20
+SHORT, LONG, ROUND = range(1, 13), range(1, 1001), 20
 _ALL = 3  # ETH_P_ALL
 _TO_US = 0  # PACKET_HOST
 #: Machines forward nothing, and use IPv6 addresses at once.

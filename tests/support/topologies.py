@@ -134,7 +134,7 @@ class _Generator:
         third = number % 4 if number < 8 else number
         unique = self._made.seed % 1000 * 12 + number
         has_gateway = self._chance(92)
-        cidr = f"100.{64 + unique // 256}.{unique % 256}.0/24" if is_unique else f"10.{third}.0.0/24"
+        cidr = f"100.{64 + unique // 256}.{unique % 256}.0/24" if is_unique else f"10.{20 + third}.0.0/24"
         cidr6 = ""
         if self._chance(45):
             cidr6 = f"fd00:{unique:x}:{number:x}:1::/64" if is_unique else f"fd00:0:{third:x}::/64"
@@ -249,7 +249,7 @@ class _Generator:
             texts = [item.cidr6 for item in self._networks if item.cidr6] + [f"{OUTSIDE6}/128", "::/0", "fd00::/16"]
             texts += [f"{item.address}/128" for vif in self._made.vifs for item in vif.more]
         else:
-            texts = [item.cidr for item in self._networks] + [f"{OUTSIDE}/32", "0.0.0.0/0", "10.0.0.0/15"]
+            texts = [item.cidr for item in self._networks] + [f"{OUTSIDE}/32", "0.0.0.0/0", "10.20.0.0/15"]
             texts += [str(FLOATING), "169.254.192.1/32", "169.254.169.254/32"]
             texts += [f"{vif.address}/32" for vif in self._made.vifs]
         return self._random.choice(texts)

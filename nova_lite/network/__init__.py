@@ -19,6 +19,8 @@ Backend::
     conf/network.py             options ``[network]``
     conf/neutron.py             options ``[neutron]``
 
+- `trace`: the way of a packet, as a model of what hosts do to it
+
 API, with Neutron's v2.0 endpoints::
 
     api/network/                     app, requests, views, listing, versions, and a file for each resource

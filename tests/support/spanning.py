@@ -28,14 +28,16 @@ def host(db: Database, name: str, tunnel_ip: str | None) -> int:
     return db.write(write)
 
 
-def guest(db: Database, network: Network, number: int, *nodes: int, **values: object) -> str:
+def guest(
+    db: Database, network: Network, number: int, *nodes: int, mac_address: str | None = None, **values: object
+) -> str:
     """Create a guest on these compute nodes."""
 
     def write(uow: UnitOfWork) -> str:
         uuid = make.instance(uow, **values)
-        mac_address = f"fa:16:3e:00:00:{number:02x}"
+        own = mac_address or f"fa:16:3e:00:00:{number:02x}"
         address = network.cidr.replace("0/24", str(number))
-        assert builtin_networks.Store(uow).add_port(uuid, network.id, 0, Addresses(address, mac_address), None)
+        assert builtin_networks.Store(uow).add_port(uuid, network.id, 0, Addresses(address, own), None)
         for node in nodes:
             place = {"vcpus": 1, "memory_mb": 1, "disk_gb": 1, "created_at": uow.now}
             uow.session.add(Allocation(instance_uuid=uuid, compute_node_id=node, generation=1, **place))

@@ -5,6 +5,7 @@ Exit status 0: done. 1: failed, or a problem was found; one line says why. 2: wr
 Commands, and what they share:
 
 - `app`, `accounts`, `programs`: parts of every command
+- `packet_trace`: ``network trace``: what hosts do to a packet
 - `pages`: generators of reference pages
 - `config_checks`, `upgrade_checks`: checks of configurations and upgrades
 - `aggregates`: command ``aggregate``: groups of hosts with common metadata

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.cmd.manage import accounts
+from nova_lite.cmd.manage import accounts, packet_trace
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.network import builtin_networks, networks, overlaps
@@ -51,6 +51,7 @@ def register(commands: Commands) -> None:
     commands.verb(noun, "list", "List all networks.", list_)
     delete_ = commands.verb(noun, "delete", "Delete a network without ports.", delete)
     delete_.add_argument("network", metavar="NAME-OR-ID")
+    packet_trace.register(commands, noun)
 
 
 def create(app: App, args: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@
 - `routers`: routers and their interfaces
 - `router_hosts`: routers as hosts carry them out
 - `security_groups`: security groups, and the filter rules of hosts
+- `packet_trace`: the objects of hosts, for the way of a packet
 - `guest_names`: names of guests in DNS
 - `member_versions`: versions of the members of security groups
 - `address_groups`: address groups

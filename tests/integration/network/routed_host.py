@@ -51,7 +51,8 @@ conf = SimpleNamespace(
     my_ip="127.0.0.1",
     vxlan=SimpleNamespace(local_ip=settings["local_ip"], dstport=4789),
     network=SimpleNamespace(
-        metadata_service=settings["metadata"], host_ports=settings["host_ports"], security_groups=True,
+        metadata_service=settings["metadata"] or bool(settings["filters"]), host_ports=settings["host_ports"],
+        security_groups=True,
         public_interface="lo", dns_domain="cloud.test",
     ),
 )
@@ -61,6 +62,8 @@ names.REALM, dhcp.DIRECTORY = settings["prefix"], settings["directory"]
 former_networks.take_over = lambda *_: set()
 for name in ("remove", "remove_rules", "lead_to", "forget"):
     setattr(former_networks, name, lambda *_: None)
+if settings["filters"]:
+    dhcp.run, dhcp.is_running = lambda *_: None, lambda _: True
 vifs = msgspec.convert(settings["vifs"], list[VIF])
 wanted = msgspec.convert(settings["routers"], list[HostRouter])
 ports = {vif.id: [vif] for vif in vifs}
@@ -84,9 +87,13 @@ group = SecurityGroup(id="g", name="g", rules=both)
 firewall = PortFirewall(conf, "t", settings["directory"], networks.numbers)
 firewall.prepare(ports)
 floating = {name: address for address, name in settings["floating"].items()}
+known = {"groups": {"g": group}, "instances": {key: ["g"] for key in ports}, "floating": floating}
+if settings["filters"]:
+    known = msgspec.structs.asdict(msgspec.convert(settings["filters"], PortFilters)) | {"routers": routers.active}
+else:
+    known["routers"] = wanted
 forwardings = msgspec.convert(settings["forwardings"], list[HostForwarding])
-filters = {"groups": {"g": group}, "instances": {key: ["g"] for key in ports}, "floating": floating}
-firewall.set(PortFilters(**filters, forwardings=forwardings, routers=wanted))
+firewall.set(PortFilters(**known | {"forwardings": forwardings}))
 networks.set_names(msgspec.convert(settings["names"], dict[str, NetworkMembers]), routers.active)
 tunnels.route(routers.active)
 tunnels.set(settings["peers"], firewall.forwardings)
@@ -217,6 +224,8 @@ class RoutedHost(Room):
             "pid": os.getpid(),
             "metadata": False,
             "host_ports": [],
+            # Filters of hosts without DHCP servers; None: all groups are open.
+            "filters": None,
         }
 
     def close(self) -> None:

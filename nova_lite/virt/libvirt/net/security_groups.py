@@ -73,7 +73,8 @@ class PortFirewall:
         self._translations = None if numbers is None else floating_ips.Translations(host, numbers)
         self._zones = ConntrackZones()
         self._lock = threading.Lock()
-        self._ports: dict[str, list[VIF]] = {}
+        #: All interfaces of this host's guests, by instance.
+        self._interfaces: dict[str, list[VIF]] = {}
         self._filters = PortFilters()
         self._is_applied = False
 
@@ -82,6 +83,11 @@ class PortFirewall:
         """Valid port forwardings of this host."""
         known = self._filters.forwardings if self.enabled else []
         return nft.usable("port forwarding", known, floating_ips.valid_forwarding, lambda item: item.floating)
+
+    @property
+    def _ports(self) -> dict[str, list[VIF]]:
+        """Return the filtered interfaces."""
+        return {uuid: filtered_vifs(vifs) for uuid, vifs in self._interfaces.items()}
 
     def prepare(self, ports: dict[str, list[VIF]]) -> None:
         """Load the filters. ``ports``: of this host's guests, by instance. Raises `ConfigurationError` if filtering is
@@ -96,7 +102,7 @@ class PortFirewall:
                 "need not be."
             )
         with self._lock:
-            self._ports = {uuid: filtered_vifs(vifs) for uuid, vifs in ports.items()}
+            self._interfaces = dict(ports)
             self._filters = self._read()
             self._apply()
 
@@ -110,24 +116,24 @@ class PortFirewall:
             nft.apply(beside)
             return
         with self._lock:
-            before = self._ports.get(instance_uuid)
-            self._ports[instance_uuid] = filtered_vifs(vifs)
+            before = self._interfaces.get(instance_uuid)
+            self._interfaces[instance_uuid] = vifs
             try:
-                for vif in self._ports[instance_uuid]:
+                for vif in filtered_vifs(vifs):
                     check_filterable(vif)
                     show_packets_of(bridge_name(vif.network))
                 self._apply(beside)
             except exceptions.VirtDriverError:
                 # Otherwise each later change would fail, too.
-                self._ports.pop(instance_uuid)
+                self._interfaces.pop(instance_uuid)
                 if before is not None:
-                    self._ports[instance_uuid] = before
+                    self._interfaces[instance_uuid] = before
                 raise
 
     def unplug(self, instance_uuid: str, beside: str = "") -> None:
         with self._lock:
-            vifs = self._ports.pop(instance_uuid, None)
-            if vifs or (vifs is not None and not self._ports):
+            vifs = self._interfaces.pop(instance_uuid, None)
+            if vifs or (vifs is not None and not self._interfaces):
                 self._apply(beside)
             else:
                 nft.apply(beside)
@@ -174,7 +180,8 @@ class PortFirewall:
                 show_packets_of(bridge)
             except exceptions.VirtDriverError as error:
                 LOG.error("Packets that cross bridge %s are not filtered: %s", bridge, error.message)
-        mine = {vif.id: vif for vifs in self._ports.values() for vif in vifs}
+        # A floating address may lead to a port without port security, too.
+        mine = {vif.id: vif for vifs in self._interfaces.values() for vif in vifs if vif.vif_type is None}
         floating = [(address, mine[port]) for port, address in self._filters.floating.items() if port in mine]
         leads = dict(nft.usable("floating address", floating, floating_ips.lead, lambda item: item[0]))
         held = {item.floating for item in self._filters.forwardings if item.is_held and item.port_id in mine}
@@ -186,7 +193,7 @@ class PortFirewall:
             if self._translations is not None:
                 ways = self._translations.assign(leads, forwards)
                 # A host without guests may have missed that another one has the addresses now.
-                of_routers = self._translations.of_routers(self._filters.routers or () if self._ports else ())
+                of_routers = self._translations.of_routers(self._filters.routers or () if self._interfaces else ())
                 self._floating.assign({way.floating for way in ways} | {*of_routers.values()})
         finally:
             text = ruleset(self._table, self._ports, self._filters) + self._zones.ruleset(self._table, bridges)

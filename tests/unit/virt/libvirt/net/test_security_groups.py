@@ -353,7 +353,7 @@ def test_host_has_a_forwarded_address_while_one_of_its_guests_is_here(
     )
     translations = MagicMock()
     translations.assign.side_effect = lambda leads, forwards: [MagicMock(floating=item.floating) for item in forwards]
-    monkeypatch.setattr(security_groups.floating_ips, "ruleset", lambda table, ways: "")
+    monkeypatch.setattr(security_groups.floating_ips, "ruleset", lambda table, ways, of_routers: "")
     firewall = make(tmp_path)
     firewall._translations = translations
     firewall.prepare({"i": [make_port(id="here")]})
@@ -374,6 +374,22 @@ def test_host_has_a_forwarded_address_while_one_of_its_guests_is_here(
     assert again.forwardings == [*mine, *others], "they are stored"
     firewall.unplug("i")
     assert (translations.assign.call_args.args, held[-1]) == (({}, []), set())
+
+
+def test_floating_address_leads_to_a_port_without_port_security(
+    tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[set[str]] = []
+    monkeypatch.setattr(floating_ips.Translations, "assign", lambda self, ports: wanted.append(set(ports)) or [])
+    monkeypatch.setattr(floating_ips.FloatingAddresses, "assign", lambda self, addresses: None)
+    firewall = make(tmp_path)
+    firewall.prepare({})
+    ports = [make_vif(id="open", unguarded=True), make_vif(id="neutron", vif_type="ovs")]
+    firewall.plug("i", ports)
+    firewall.set(PortFilters(instances={"i": []}, floating={"open": "192.0.2.1", "neutron": "192.0.2.2"}))
+    assert wanted[-1] == {"192.0.2.1"}
+    firewall.unplug("i")
+    assert wanted[-1] == set()
 
 
 def test_groups_know_the_ip_version_for_which_a_router_connects_a_network() -> None:

@@ -1,0 +1,249 @@
+"""The model of ``network trace`` against packets: generated topologies on two hosts, each guest a namespace.
+
+The networks of many topologies, which have equal addresses, are on the hosts together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+import pytest
+
+from nova_lite.network.trace.packets import GATEWAY, HOST, METADATA, OUTSIDE, Packet, Trace
+from nova_lite.objects import PortFilters, ipv6
+from nova_lite.virt.libvirt.net import namespaces, realms
+from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
+from tests.integration.network import routed_host
+from tests.integration.network.room import run
+from tests.integration.network.routed_host import RoutedHost
+from tests.support import frames, topologies
+from tests.support.topologies import HOST_OUTSIDE6, HOSTS, OUTSIDE6, Topology
+
+#: Seeds of the test command, and of the long run. A round has as many topologies together.
+SHORT, LONG, ROUND = range(1, 13), range(1, 1001), 20
+_ALL = 3  # ETH_P_ALL
+_TO_US = 0  # PACKET_HOST
+#: Machines forward nothing, and use IPv6 addresses at once.
+_SETTINGS = (
+    "ipv4/ip_forward=0", "ipv6/conf/all/forwarding=0", "ipv6/conf/all/accept_dad=0", "ipv6/conf/default/accept_dad=0",
+)  # fmt: skip
+_ROUTES = ("198.51.0.0/16", "100.64.0.0/10")
+
+
+class TracedHost(RoutedHost):
+    """A host with generated guests. ``observers``: sockets that see packets, by the name of their place."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.observers: dict[str, socket.socket] = {}
+        self._senders: dict[tuple[str, int], socket.socket] = {}
+        out = self.space("out")
+        namespaces.set_up(_SETTINGS, out)
+        self._batch(self.host, [f"address add {HOST_OUTSIDE6}/64 dev up0 nodad", f"route add default via {OUTSIDE6}"])
+        ways = [f"route add {target} via {topologies.HOST_OUTSIDE}" for target in _ROUTES]
+        ways.append(f"route add fd00::/16 via {HOST_OUTSIDE6}")
+        self._batch(out, [f"address add {OUTSIDE6}/64 dev eth0 nodad", *ways])
+        self._observe(OUTSIDE, out)
+
+    def _batch(self, space: str, lines: Sequence[str]) -> None:
+        run("ip", "-n", space, "-batch", "-", text="\n".join([*lines, ""]))
+
+    def _observe(self, name: str, space: str) -> None:
+        """Open the sockets of a namespace."""
+        with namespaces.within(space):
+            self.observers[name] = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ALL))
+            for version, family in ((4, socket.AF_INET), (6, socket.AF_INET6)):
+                self._senders[name, version] = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
+
+    def add(self, name: str, topology: Topology) -> None:
+        """Add the guests of a topology that are on this host. ``name``: the host's."""
+        mine = [vif for vif in topology.vifs if topology.host_of[vif.id] == name]
+        links = []
+        for network in {vif.network.id: vif.network for vif in mine}.values():
+            bridge = bridge_name(network)
+            links.append(f"link add {bridge} mtu {network.mtu} type bridge")
+            links.append(f"link set {bridge} addrgenmode none alias {realms.ALIAS}{network.id} up")
+        for vif in mine:
+            space = self.space(vif.id[:8])
+            self._space(space)
+            namespaces.set_up(_SETTINGS, space)
+            links.append(f"link add {tap_name(vif)} type veth peer name eth0 netns {space}")
+            links.append(f"link set {tap_name(vif)} addrgenmode none master {bridge_name(vif.network)} up")
+        self._batch(self.host, links)
+        for vif in mine:
+            self.guests[vif.id] = vif
+            lines = [f"link set eth0 address {vif.mac_address} mtu {vif.network.mtu} up"]
+            lines.append(f"address add {vif.address}/24 dev eth0")
+            lines += [f"address add {item.address}/64 dev eth0 nodad" for item in vif.more]
+            lines += [
+                f"address add {text} dev eth0" + " nodad" * (":" in text) for text in topology.virtual.get(vif.id, ())
+            ]
+            for gateway in (vif.network.gateway, ipv6.gateway(vif.network) if vif.more else None):
+                lines += [f"route add default via {gateway}"] if gateway else []
+            self._batch(self.space(vif.id[:8]), lines)
+            self._observe(vif.id, self.space(vif.id[:8]))
+
+    def carry_out(self, filters: PortFilters) -> None:
+        """Run the daemon once with these filters."""
+        settings = self._settings(tuple(filters.routers or ()), True)
+        settings |= {"peers": filters.peers, "filters": msgspec.to_builtins(filters)}
+        self.in_space(
+            self.host,
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            routed_host._DRIVE,
+            text=msgspec.json.encode(settings).decode(),
+        )
+
+    def send(self, name: str, packet: Packet, data: bytes) -> None:
+        """Send a packet from a place. One without a route is not sent."""
+        with contextlib.suppress(OSError):
+            self._senders[name, packet.version].sendto(data, (str(packet.destination), 0))
+
+    def close(self) -> None:
+        for item in (*self.observers.values(), *self._senders.values()):
+            item.close()
+        super().close()
+
+
+@pytest.fixture
+def pairs() -> Iterator[Callable[[], dict[str, TracedHost]]]:
+    """Return a function that makes two new hosts instead of the former ones."""
+    with contextlib.ExitStack() as stack:
+
+        def make() -> dict[str, TracedHost]:
+            stack.close()
+            made = {}
+            for number, name in enumerate(HOSTS, 1):
+                made[name] = TracedHost(number)
+                stack.callback(made[name].close)
+            one, two = made.values()
+            one.in_space(
+                one.host, "ip", "link", "add", "under", "type", "veth", "peer", "name", "under", "netns", two.host
+            )
+            for host in made.values():
+                host._batch(host.host, [f"address add {host.local_ip}/24 dev under", "link set under up"])
+            return made
+
+        yield make
+
+
+class _Case:
+    """Packet with the model's answer, and the places where it was seen."""
+
+    def __init__(self, topology: Topology, sender: str | None, packet: Packet, trace: Trace, number: int) -> None:
+        self.topology, self.sender, self.packet, self.trace = topology, sender, packet, trace
+        self.mark = 0x6E6C0000 + number
+        self.data = frames.make(packet, self.mark, number)
+        first = trace.hops[0].host or HOSTS[0]
+        self.host = topology.host_of[sender] if sender is not None else first
+        self.seen: set[str] = set()
+        self.is_answered = False
+
+    @property
+    def expected(self) -> tuple[set[str], bool | None]:
+        """Return the places that see the packet, and whether a realm answers it. None: that does not matter."""
+        at = self.trace.arrived_at
+        if at in (METADATA, GATEWAY, HOST):
+            return set(), True
+        if at is None:
+            return set(), False
+        return {f"{OUTSIDE}-{self.host}" if at == OUTSIDE else at}, None
+
+    def fits(self) -> bool:
+        places, answered = self.expected
+        return self.seen == places and answered in (None, self.is_answered)
+
+    def __str__(self) -> str:
+        hops = "\n".join(f"    {hop.host} {hop.kind}: {hop.text}" for hop in self.trace.hops)
+        seen = f"seen at {sorted(self.seen)}, answered {self.is_answered}"
+        return f"seed {self.topology.seed}, from {self.sender} on {self.host}, {self.packet}: {seen}\n{hops}"
+
+
+def fates(hosts: dict[str, TracedHost], cases: list[_Case]) -> None:
+    """Send the packets, some times, and note where they are seen."""
+    by_mark = {case.mark: case for case in cases}
+    with selectors.DefaultSelector() as selector:
+        for name, host in hosts.items():
+            for place, observer in host.observers.items():
+                where = f"{OUTSIDE}-{name}" if place == OUTSIDE else place
+                selector.register(observer, selectors.EVENT_READ, where)
+        for _ in range(2):
+            for case in cases:
+                hosts[case.host].send(case.sender or OUTSIDE, case.packet, case.data)
+                _look(selector, by_mark, 0.0)
+            _look(selector, by_mark, 1.0)
+        deadline = time.monotonic() + 10.0
+        while (late := [case for case in cases if not case.fits()]) and time.monotonic() < deadline:
+            for case in late:
+                hosts[case.host].send(case.sender or OUTSIDE, case.packet, case.data)
+            _look(selector, by_mark, 0.7)
+
+
+def _look(selector: selectors.BaseSelector, by_mark: dict[int, _Case], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while found := selector.select(max(0.0, deadline - time.monotonic())):
+        for key, _ in found:
+            data, (_, _, kind, *_) = key.fileobj.recvfrom(200)  # type: ignore[union-attr]
+            sighting = frames.seen(data)
+            if kind != _TO_US or sighting is None or sighting.mark not in by_mark:
+                continue
+            case = by_mark[sighting.mark]
+            if sighting.is_answer:
+                case.is_answered |= key.data == case.sender
+            elif case.sender is not None or not key.data.startswith(OUTSIDE):
+                case.seen.add(key.data)
+
+
+def differences(make: Callable[[], dict[str, TracedHost]], seeds: range) -> tuple[list[_Case], int]:
+    """Return the packets with another fate than the model says, and the number of all."""
+    wrong, count = [], 0
+    for first in seeds[::ROUND]:
+        made = [topologies.generate(seed) for seed in range(first, min(first + ROUND, seeds.stop))]
+        cloud, filters = topologies.merged(made)
+        hosts = make()
+        for name, host in hosts.items():
+            for topology in made:
+                host.add(name, topology)
+            host.carry_out(filters[name])
+        sent = [(topology, *item) for topology in made for item in topology.packets]
+        cases = [
+            _Case(topology, sender, packet, topologies.traced(cloud, topology, sender, packet), number)
+            for number, (topology, sender, packet) in enumerate(sent)
+        ]
+        fates(hosts, cases)
+        wrong += [case for case in cases if not case.fits()]
+        count += len(cases)
+        print(f"topologies to {made[-1].seed}: {count} packets, {len(wrong)} differ", flush=True)
+    return wrong, count
+
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or not all(map(shutil.which, ("ip", "nft"))), reason="needs root, ip and nft"
+)
+
+
+@needs_root
+def test_answer_of_the_model_equals_the_fate_of_packets(pairs: Callable[[], dict[str, TracedHost]]) -> None:
+    wrong, count = differences(pairs, SHORT)
+    assert not wrong, "\n".join(map(str, wrong))
+    assert count > 100
+
+
+@needs_root
+@pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="takes long; NOVA_LITE_LONG=1 runs it")
+def test_answer_of_the_model_equals_the_fate_of_packets_in_a_thousand_topologies(
+    pairs: Callable[[], dict[str, TracedHost]],
+) -> None:
+    wrong, _ = differences(pairs, LONG)
+    assert not wrong, "\n".join(map(str, wrong))

@@ -55,7 +55,7 @@ class UsageRecorder:
     def tick(self) -> None:
         """Read the counters in the first second of a step, and record the means of the steps since the last reading.
 
-        Raises `HypervisorUnavailable` if they cannot be read.
+        Raises `HypervisorUnavailable` if they cannot be read, and `ServiceUnavailable` if they cannot be recorded.
         """
         before, number = self._reading, self._number()
         if not self._driver.statistics or time.monotonic() < self._rest or (before and number == before.number):
@@ -71,8 +71,11 @@ class UsageRecorder:
         self._reading = now
         if before is None or not before.number < number <= before.number + _MOST_STEPS:
             return  # The daemon has just started, or the clock was set.
-        for step in range(before.number, number):
-            self._file.write(step, samples_of(before, now))
+        try:
+            for step in range(before.number, number):
+                self._file.write(step, samples_of(before, now))
+        except OSError as error:
+            raise exceptions.ServiceUnavailable(f"The use of this host cannot be recorded: {error}") from error
 
     def read(self, instance_uuid: str | None, span: str) -> UsageHistory:
         """Return the history of a server, or of the host."""

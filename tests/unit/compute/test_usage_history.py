@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,17 @@ def test_unreadable_counters_leave_a_gap_and_are_no_tight_loop(world: World) -> 
         world.at(3030, 0)
     world.at(3031, 0, later=1)
     assert world.readings == 2, "the next attempt is a step later"
+
+
+def test_full_disk_is_an_error_in_one_line_and_the_next_step_is_recorded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.at(3000, 0)
+    with monkeypatch.context() as broken, pytest.raises(exceptions.ServiceUnavailable, match="No space left"):
+        broken.setattr(os, "pwrite", lambda *arguments: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
+        world.at(3030, 3)
+    world.at(3060, 6)
+    assert world.cpus() == [None, None, None, pytest.approx(0.1)]
 
 
 def test_driver_without_statistics_has_an_empty_history(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ import { Failure, Head, Status, Time, Waiting, words } from "./ui";
 /** Servers that are counted, and servers whose last actions are shown. */
 const COUNTED = 1000;
 const RECENT = 5;
+/** Quotas that are shown: the fullest. */
+const RINGS = 8;
 /** Share of a quota from which it needs attention. */
 const NEARLY = 0.9;
 /** States of moves that have ended. */
@@ -69,6 +71,12 @@ export function Overview(): VNode {
           <Needs needs={data.needs} />
           <Card title={t("Servers")} to={link("servers")}>
             {data.servers.length ? <States servers={data.servers} /> : <First />}
+            {recent.length > 0 && (
+              <>
+                <h3>{t("Last actions")}</h3>
+                <Recent actions={recent} />
+              </>
+            )}
           </Card>
           <Card title={t("Quotas")} to={link("quotas")}>
             <ul class="rings">
@@ -77,11 +85,6 @@ export function Overview(): VNode {
               ))}
             </ul>
           </Card>
-          {data.servers.length > 0 && (
-            <Card title={t("Last actions")}>
-              <Recent actions={recent} />
-            </Card>
-          )}
         </div>
       )}
     </>
@@ -135,12 +138,9 @@ async function loadProject(previous: Project | null): Promise<Project> {
       return [key, previous?.actions.get(key) ?? (await actionsOf(server))];
     }),
   );
-  return {
-    servers,
-    quotas: limits.filter(([, used], at) => at < 5 || used > 0).slice(0, 8),
-    needs,
-    actions: new Map(latest),
-  };
+  const share = ([, used, total]: Quota) => (total > 0 ? used / total : 0);
+  const fullest = [...limits].sort((left, right) => share(right) - share(left)).slice(0, RINGS);
+  return { servers, quotas: limits.filter((row) => fullest.includes(row)), needs, actions: new Map(latest) };
 }
 
 /** What of a project needs its users. */

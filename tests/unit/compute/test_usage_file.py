@@ -45,11 +45,11 @@ def test_steps_of_day_and_week_are_means_of_what_was_measured(path: str) -> None
     file = UsageFile(path)
     for number in range(40):
         if number % 20 < 10:
-            file.write(WEEKS_STEP + number, {HOST: used(number % 20), SERVERS[0]: used(None if number < 30 else 8.0)})
+            file.write(WEEKS_STEP + number, {HOST: used(number % 20), SERVERS[0]: used(None if number < 25 else 8.0)})
     assert cpu(file, HOST, "day", WEEKS_STEP + 29)[-3:] == [None, 4.5, 4.5]
     assert cpu(file, HOST, "week", WEEKS_STEP + 29)[-2:] == [None, 4.5]
-    assert cpu(file, SERVERS[0], "day", WEEKS_STEP + 29)[-2:] == [None, None]
-    assert file.read(SERVERS[0], "day", WEEKS_STEP + 29).samples[-1] == used(None), "memory alone was measured"
+    assert cpu(file, SERVERS[0], "day", WEEKS_STEP + 29)[-2:] == [None, 8.0], "unknown values do not count"
+    assert file.read(SERVERS[0], "day", WEEKS_STEP + 29).samples[-2] == used(None), "memory alone was measured"
 
 
 def test_history_outlives_the_daemon(path: str) -> None:
@@ -100,6 +100,17 @@ def test_file_has_a_bound_and_keeps_the_servers_that_were_measured_last(path: st
     assert cpu(file, first[0], "hour", WEEKS_STEP + 2)[-1] is None, "there are more servers than columns"
     assert os.path.getsize(path) <= (1 + 120 + 144 + 168) * 1024 * 32
     assert os.stat(path).st_mode & 0o777 == 0o600
+
+
+def test_full_table_gives_up_the_server_that_was_measured_longest_ago(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage_file, "COLUMNS", 3)
+    file = UsageFile(path)
+    for number, owner in enumerate(SERVERS[:3]):
+        file.write(WEEKS_STEP + number, {HOST: used(1.0), owner: used(2.0)})
+    kept = [any(cpu(file, owner, "hour", WEEKS_STEP + 2)) for owner in SERVERS[:3]]
+    assert kept == [False, True, True]
 
 
 def test_column_is_used_again_a_week_after_its_last_sample(path: str) -> None:

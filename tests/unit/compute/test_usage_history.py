@@ -120,7 +120,7 @@ def test_rates_are_those_of_the_counters() -> None:
 
 
 def test_metrics_and_history_agree(tmp_path: Path) -> None:
-    """The rate of a server's counters between two scrapes is what its history says of the time between."""
+    """The rate of a server's counters between two scrapes is what its history describes the time between."""
     driver = fake.FakeDriver(make_conf(tmp_path), HOST, lambda image, target: None)
     pages = []
     for cpu, sent in ((5.0, 1000), (11.0, 4000)):

@@ -82,6 +82,12 @@ export function placeOf(at: number, history: UsageHistory): number | null {
   return place >= 0 && place <= 100 ? place : null;
 }
 
+/** Where an action is on the axis. One that is later than the last value is at its end; an earlier one is nowhere. */
+export const placeOfMark = (mark: Mark, history: UsageHistory): number | null => {
+  const at = parseTime(mark.at).getTime();
+  return at < Date.parse(history.start) ? null : (placeOf(at, history) ?? 100);
+};
+
 /** Ticks at round local times. */
 export function ticks(span: string, history: UsageHistory): { at: number; place: number }[] {
   const length = TICKS[span]!;
@@ -156,9 +162,7 @@ export function Graphs({
   const { data, error, reload } = useData(() => load(span), ["usage", name, span], span === "hour" ? 15 : 60);
   const [at, setAt] = useState<number | null>(null);
   const titles = { hour: t("Hour"), day: t("Day"), week: t("Week") };
-  const within = data
-    ? marks.filter((mark) => placeOf(parseTime(mark.at).getTime(), data) !== null).slice(0, MOST)
-    : [];
+  const within = data ? marks.filter((mark) => placeOfMark(mark, data) !== null).slice(0, MOST) : [];
   within.sort((left, right) => left.at.localeCompare(right.at));
   const isEmpty = data && Object.values(data.series).every((values) => known(values).length === 0);
   return (
@@ -290,7 +294,7 @@ function Graph({
             </g>
           ))}
           {marks.map((mark) => {
-            const place = placeOf(parseTime(mark.at).getTime(), history)!;
+            const place = placeOfMark(mark, history)!;
             const x = (place / 100) * count;
             return (
               <path key={`${mark.at} ${mark.label}`} class={`mark ${mark.failed ? "bad" : ""}`} d={`M${x} 0V100`} />
@@ -305,7 +309,7 @@ function Graph({
             class="number"
             aria-hidden="true"
             title={mark.label}
-            style={{ left: `${placeOf(parseTime(mark.at).getTime(), history)}%` }}
+            style={{ left: `${placeOfMark(mark, history)}%` }}
           >
             {index + 1}
           </small>

@@ -1,6 +1,16 @@
 // Axes, lines and rates of graphs.
 import { expect, test } from "vitest";
-import { areaPath, linePath, placeOf, rateWords, roundBytes, roundNumber, roundShare, ticks } from "../src/graphs";
+import {
+  areaPath,
+  linePath,
+  placeOf,
+  placeOfMark,
+  rateWords,
+  roundBytes,
+  roundNumber,
+  roundShare,
+  ticks,
+} from "../src/graphs";
 
 const history = (step: number, count: number, start = "2030-01-02T00:10:00Z") => {
   const none = Array<null>(count).fill(null);
@@ -55,6 +65,13 @@ test("action has a place on the axis only within the span", () => {
   expect(placeOf(Date.parse("2030-01-02T00:40:00Z"), found)).toBe(50);
   expect(placeOf(Date.parse("2030-01-02T00:09:59Z"), found)).toBeNull();
   expect(placeOf(Date.parse("2030-01-02T01:10:01Z"), found)).toBeNull();
+});
+
+test("action of just now is at the end of the axis, and one before the span is nowhere", () => {
+  const place = (at: string) => placeOfMark({ at, label: "", failed: false }, history(30, 120));
+  expect(place("2030-01-02T00:40:00.000000")).toBe(50);
+  expect(place("2030-01-02T01:10:20")).toBe(100);
+  expect(place("2030-01-02T00:09:00")).toBeNull();
 });
 
 test("ticks are at round times", () => {

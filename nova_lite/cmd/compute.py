@@ -55,6 +55,8 @@ PRUNE_INTERVAL = 3600.0
 STORAGE_INTERVAL = 30.0
 #: Seconds between two checks whether a report of the host's load is due.
 LOAD_TICK = 1.0
+#: Seconds between two checks whether a step of the history of use has ended.
+USAGE_TICK = 1.0
 #: Seconds between two queries for the list of trusted keys.
 TRUST_INTERVAL = 10.0
 
@@ -95,6 +97,7 @@ class ComputeDaemon(service.Daemon):
         self.serve_rpc(transport, self.conf.host, rpc.Endpoint(ComputeRPC, manager, commands=manager.commands))
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)
         self.add_periodic("Load", LOAD_TICK, manager.load_reports.tick)
+        self.add_periodic("History of use", USAGE_TICK, manager.usage_recorder.tick)
         if self.conf.host_health.interval:
             self.add_periodic("Health", self.conf.host_health.interval, manager.health_reports.tick, at_once=True)
         else:

@@ -24,6 +24,7 @@ the generation on disk. A revoked generation is never built here again, so anoth
 - `user_volumes`: requests to Cinder as the user; it runs in the API daemon
 - `wings`, `load_balancer`: parts that the host loads only if an operator wants them
 - `consoles`, `image_caching`, `server_metrics`: consoles, cached images, and metrics of servers
+- `usage_history`, `usage_file`: the use of the host and its servers over a week, for graphs, and its file
 - `metadata_sockets`: sockets of the metadata service, which go to the APIs of the machine
 - `api`: the internal interface that the REST layer uses; it runs in the API daemon
 """

@@ -34,6 +34,7 @@ from nova_lite.objects import (
     Diagnostics,
     Instance,
     NetworkRequest,
+    UsageHistory,
 )
 from nova_lite.operations import states
 from nova_lite.rpcapi import compute as compute_rpcapi
@@ -338,6 +339,22 @@ class API:
         return instance, _call_host(
             instance, lambda host: self.compute.get_instance_diagnostics(context, host, instance_uuid)
         )
+
+    def get_usage_history(
+        self, context: RequestContext, instance_uuid: str, span: str
+    ) -> tuple[Instance, UsageHistory]:
+        """Return the server, and what it has used on its host. Raises the errors of `get_console_output`."""
+        instance = self.conductor.instance_get(context, instance_uuid)
+        return instance, _call_host(
+            instance, lambda host: self.compute.get_usage_history(context, host, instance_uuid, span)
+        )
+
+    def get_host_usage_history(self, context: RequestContext, host: str, span: str) -> UsageHistory:
+        """Return what a host has used. Raises `ComputeHostUnavailable` if it does not reply."""
+        try:
+            return self.compute.get_usage_history(context, host, None, span)
+        except exceptions.MessagingUnavailable as error:
+            raise exceptions.ComputeHostUnavailable(host=host) from error
 
 
 def _call_host(instance: Instance, call: Callable[[str], T]) -> T:

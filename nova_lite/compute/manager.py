@@ -36,6 +36,7 @@ from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Retrier
 from nova_lite.compute.self_fencing import SelfFencing
 from nova_lite.compute.server_metrics import ServerMetrics
+from nova_lite.compute.usage_history import UsageRecorder
 from nova_lite.compute.volumes import VolumeWorker
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import (
@@ -46,6 +47,7 @@ from nova_lite.objects import (
     Diagnostics,
     Image,
     StorageView,
+    UsageHistory,
     VolumeWork,
 )
 from nova_lite.operations.states import PowerState
@@ -122,6 +124,7 @@ class ComputeManager:
         self._executor = CommandExecutor(self.host, self.reconciler.has_to_run_again)
         self.health_reports = HealthReports(driver, self.registration.attach_health, timing.health_clear_after)
         self.load_reports = LoadReports(host, driver, conductor, timing)
+        self.usage_recorder = UsageRecorder(host, driver, os.path.join(conf.state_path, "usage", host))
         self._volume_worker = VolumeWorker(self.host)
         self.wings = wings.load(conf, host, driver, conductor)
         self.commands = {method: self._command_method(step) for method, step in operations.command_methods().items()}
@@ -407,6 +410,9 @@ class ComputeManager:
             return read(instance_uuid)
         except exceptions.DomainNotFound as error:
             raise exceptions.InstanceNotReady(instance_id=instance_uuid) from error
+
+    def get_usage_history(self, context: RequestContext, instance_uuid: str | None, span: str) -> UsageHistory:
+        return self.usage_recorder.read(instance_uuid, span)
 
 
 def _slots(limit: int) -> threading.BoundedSemaphore | None:

@@ -4,7 +4,7 @@ The package has the names of all its modules, so callers write ``from nova_lite.
 have no I/O, and no behaviour beyond what follows from their own fields. There is one module for each subject:
 
 - `instance`, `flavor`, `image`, `metadef`, `keypair`, `block_device`, `share`, `point`, `server_group`, `usage`,
-  `diagnostics`, `console`, `guest_device`: servers
+  `usage_history`, `diagnostics`, `console`, `guest_device`: servers
 - `backup`, `replication`: backups of servers, and servers with a replica at another site
 - `build`, `action`, `migration`, `live_migration`, `incident`: operations: requests, builds, actions, moves, and
   failures of guests
@@ -68,6 +68,7 @@ from nova_lite.objects.server_group import *
 from nova_lite.objects.share import *
 from nova_lite.objects.storage import *
 from nova_lite.objects.usage import *
+from nova_lite.objects.usage_history import *
 from nova_lite.objects.volume import *
 
 prepare_decoders(*(kind for kind in globals().values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct)))

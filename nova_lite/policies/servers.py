@@ -176,4 +176,10 @@ POINTS_SHOW = _points("show", READER, "Show a snapshot point of a server", f"GET
 POINTS_CREATE = _points("create", MEMBER, "Create a snapshot point of a server", f"POST {_POINTS}")
 POINTS_DELETE = _points("delete", MEMBER, "Delete a snapshot point of a server", f"DELETE {_POINT}")
 POINTS_REVERT = _points("revert", MEMBER, "Revert a server to a snapshot point", f"POST {_POINT}/revert")
+USAGE_HISTORY = rule(
+    "os_compute_api:os-usage-history:server",
+    READER,
+    "Show what a server has used in the last hour, day or week",
+    "GET /servers/{server_id}/os-usage-history",
+)
 CLONES_CREATE = _clones("create", MEMBER, "Create a clone of a server", "POST /servers/{server_id}/os-clones")

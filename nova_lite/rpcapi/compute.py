@@ -7,12 +7,21 @@ from typing import Protocol
 
 from nova_lite import operations, rpc
 from nova_lite.base.context import RequestContext
-from nova_lite.objects import ActionCommand, BuildRequest, Console, ConsolePort, Diagnostics, Image, VolumeWork
+from nova_lite.objects import (
+    ActionCommand,
+    BuildRequest,
+    Console,
+    ConsolePort,
+    Diagnostics,
+    Image,
+    UsageHistory,
+    VolumeWork,
+)
 
 LOG = logging.getLogger(__name__)
 
 #: The version that introduced the newest of the calls below.
-CALLS = "2.0"
+CALLS = "2.1"
 
 
 @rpc.service("compute", version=operations.compute_version(CALLS))
@@ -113,6 +122,12 @@ class ComputeRPC(Protocol):
     @rpc.read(rpc.API)
     def get_instance_diagnostics(self, context: RequestContext, host: rpc.Receiver, instance_uuid: str) -> Diagnostics:
         """Return the guest's diagnostics. Raises `InstanceInvalidState` unless the guest runs."""
+
+    @rpc.read(rpc.API, since="2.1")
+    def get_usage_history(
+        self, context: RequestContext, host: rpc.Receiver, instance_uuid: str | None, span: str
+    ) -> UsageHistory:
+        """Return what a server has used on this host, or the host itself, over a span of `USAGE_SPANS`."""
 
 
 def send_command(compute: ComputeRPC, context: RequestContext, command: ActionCommand) -> None:

@@ -84,8 +84,9 @@ class GuestStatistics(msgspec.Struct, kw_only=True, frozen=True):
 class HostCounters(msgspec.Struct, kw_only=True, frozen=True):
     """Activity of a host since it was started, with everything that runs on it.
 
-    ``disk_*``: of the device with the servers' disks. ``network_bytes``: received and sent by its network cards, whose
-    speeds have the sum ``network_mbps``. 0: unknown.
+    ``disk_*``: of the device with the servers' disks. ``network_bytes``: received and sent by those network cards whose
+    speeds are known, and have the sum ``network_mbps``. 0: unknown. ``network_received_bytes``,
+    ``network_sent_bytes``: of all cards.
     """
 
     cpus: int
@@ -93,10 +94,17 @@ class HostCounters(msgspec.Struct, kw_only=True, frozen=True):
     memory_mb: float
     memory_used_mb: float
     disk_busy_seconds: float = 0.0
-    disk_bytes: int = 0
+    disk_read_bytes: int = 0
+    disk_written_bytes: int = 0
     has_disk: bool = False
     network_bytes: int = 0
     network_mbps: float = 0.0
+    network_received_bytes: int = 0
+    network_sent_bytes: int = 0
+
+    @property
+    def disk_bytes(self) -> int:
+        return self.disk_read_bytes + self.disk_written_bytes
 
 
 class SpawnSpec(msgspec.Struct, kw_only=True):

@@ -17,7 +17,7 @@ _SECTOR = 512
 
 
 def read(instances_path: str, proc: Path = _PROC, sys: Path = _SYS) -> HostCounters:
-    """Return the counters. A network card without a known speed, and a disk without counters, are left out."""
+    """Return the counters. A disk without counters is left out."""
     cpus, cpu_seconds = _cpu((proc / "stat").read_text())
     memory = _memory((proc / "meminfo").read_text())
     disk = _disk((proc / "diskstats").read_text(), os.stat(instances_path).st_dev)
@@ -29,9 +29,12 @@ def read(instances_path: str, proc: Path = _PROC, sys: Path = _SYS) -> HostCount
         memory_used_mb=(memory["MemTotal"] - memory["MemAvailable"]) / 1024,
         has_disk=disk is not None,
         disk_busy_seconds=0.0 if disk is None else disk[0],
-        disk_bytes=0 if disk is None else disk[1],
-        network_mbps=float(sum(speed for speed, _ in cards)),
-        network_bytes=sum(number for _, number in cards),
+        disk_read_bytes=0 if disk is None else disk[1],
+        disk_written_bytes=0 if disk is None else disk[2],
+        network_mbps=float(sum(speed for speed, _, _ in cards)),
+        network_bytes=sum(received + sent for speed, received, sent in cards if speed),
+        network_received_bytes=sum(received for _, received, _ in cards),
+        network_sent_bytes=sum(sent for _, _, sent in cards),
     )
 
 
@@ -48,25 +51,30 @@ def _memory(text: str) -> Mapping[str, int]:
     return {name: int(value.split()[0]) for name, _, value in pairs if value.strip()}
 
 
-def _disk(text: str, device: int) -> tuple[float, int] | None:
+def _disk(text: str, device: int) -> tuple[float, int, int] | None:
     """Return the seconds that a device was busy, and the bytes that it read and wrote; None without counters."""
     wanted = str(os.major(device)), str(os.minor(device))
     for line in text.splitlines():
         columns = line.split()
         if tuple(columns[:2]) == wanted and len(columns) > 12:
-            return int(columns[12]) / 1000, (int(columns[5]) + int(columns[9])) * _SECTOR
+            return int(columns[12]) / 1000, int(columns[5]) * _SECTOR, int(columns[9]) * _SECTOR
     return None
 
 
-def _cards(directory: Path) -> Iterator[tuple[int, int]]:
-    """Yield speed in Mbit/s, and bytes received and sent, of each physical card whose speed is known."""
+def _cards(directory: Path) -> Iterator[tuple[int, int, int]]:
+    """Yield speed in Mbit/s, 0 if it is unknown, and bytes received and sent, of each physical card."""
     for card in sorted(directory.iterdir()) if directory.is_dir() else ():
         if not (card / "device").exists():
             continue
         try:
-            speed = int((card / "speed").read_text())
-            counters = [int((card / "statistics" / name).read_text()) for name in ("rx_bytes", "tx_bytes")]
-        except (OSError, ValueError):  # The kernel does not know the speed of a card without a link.
+            received, sent = (int((card / "statistics" / name).read_text()) for name in ("rx_bytes", "tx_bytes"))
+        except OSError:  # The card was removed just now.
             continue
-        if speed > 0:
-            yield speed, sum(counters)
+        yield _speed(card), received, sent
+
+
+def _speed(card: Path) -> int:
+    try:
+        return max(0, int((card / "speed").read_text()))
+    except (OSError, ValueError):  # The kernel does not know the speed of a card without a link.
+        return 0

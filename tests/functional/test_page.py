@@ -132,6 +132,67 @@ def test_lack_of_room_is_shown_as_a_funnel_of_filters(cloud: dict[str, Any], pag
     assert page.complaints() == []
 
 
+#: Replaces the history of use, which takes minutes to come into being, by one in which the CPU was half used.
+_HISTORY = """
+window.fetched = window.fetched ?? window.fetch;
+window.fetch = async (url, init) => {
+  if (!String(url).includes('os-usage-history')) return window.fetched(url, init);
+  const reply = await window.fetched(url, init);
+  const body = await reply.json();
+  const {series} = body.usage_history;
+  for (const name of Object.keys(series)) series[name] = series[name].map(() => name === 'cpu' ? 0.5 : 1048576);
+  return new Response(JSON.stringify(body), {status: reply.status});
+};
+true
+"""
+
+
+def test_member_sees_what_a_server_has_used_and_what_was_done_meanwhile(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        made = sdk.compute.create_server(name="drawn", image_id=image.id, flavor_id=flavor.id, networks="none")
+        sdk.compute.wait_for_server(made)
+    page.log_in("demo", PASSWORD)
+    page.browser.run(_HISTORY)
+    page.go(f"servers/{made.id}/diagnostics")
+    page.sees("in use 50 %")
+    page.sees("Received 1 MB/s")
+    assert page.browser.run("document.querySelectorAll('.graph .stroke').length") == 6
+    summary = page.browser.run("document.querySelector('.graph svg').ariaLabel")
+    assert summary == "CPU. in use: latest 50 %, mean 50 %, highest 50 %"
+    assert "Create" in page.browser.run("document.querySelector('.marks').innerText")
+    assert page.browser.run("document.querySelectorAll('.graph .mark').length") == 4, "the create is on each axis"
+    page.press("Values as a table")
+    page.sees("Disk: Written")
+    page.press("Week")
+    page.browser.wait("location.hash.endsWith('span=week')")
+    page.browser.wait("document.querySelectorAll('.graphs tbody tr').length === 168")
+    assert page.complaints() == []
+
+
+def test_overview_shows_a_user_the_project_and_an_operator_the_cloud(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("fault.fail")
+        sdk.compute.create_server(name="needy", image_id=image.id, flavor_id=flavor.id, networks="none")
+    page.log_in("demo", PASSWORD)
+    page.go("overview")
+    page.sees("Server needy")
+    page.sees("Last actions")
+    assert page.browser.run("document.querySelectorAll('.rings circle.used').length") >= 1
+    assert not page.offers("Hosts")
+    page.browser.run(
+        "[...document.querySelectorAll('.states a')].find((item) => item.innerText === 'Error').click(); true"
+    )
+    page.browser.wait("location.hash === '#/servers?status=ERROR'")
+    page.sees("needy")
+    page.log_in("admin", PASSWORD)
+    page.go("overview")
+    page.sees("Running moves")
+    page.sees("All daemons have the version")
+    page.sees("2 / 2 hosts up")
+    assert page.complaints() == []
+
+
 def test_names_never_become_html(cloud: dict[str, Any], page: Page) -> None:
     with client(cloud) as sdk:
         image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")

@@ -27,6 +27,7 @@ from nova_lite.db.migrations import schema as database_schema
 from nova_lite.db.network import builtin_networks
 from nova_lite.db.servers import flavors
 from nova_lite.objects import (
+    USAGE_SPANS,
     VIF,
     ActionCommand,
     AvailabilityZone,
@@ -52,6 +53,8 @@ from nova_lite.objects import (
     Network,
     NicDiagnostics,
     Service,
+    UsageHistory,
+    UsageSample,
 )
 from nova_lite.objects.instance import POSTED_PASSWORD
 from nova_lite.operations import states
@@ -511,6 +514,13 @@ class FakeCompute(FakeClient, protocol=ComputeRPC):
 
     def get_instance_diagnostics(self, context: RequestContext, host: str, instance_uuid: str) -> Diagnostics:
         return self.diagnostics
+
+    def get_usage_history(
+        self, context: RequestContext, host: str, instance_uuid: str | None, span: str
+    ) -> UsageHistory:
+        step, count = USAGE_SPANS[span]
+        used = UsageSample(cpu=0.12345 if instance_uuid else 3.0, memory_mb=100.4, disk_read_rate=5.0, rx_rate=0.0)
+        return UsageHistory(start=1_800_000_000, step=step, samples=[None] * (count - 1) + [used])
 
 
 def make_action(**changes: Any) -> InstanceAction:

@@ -13,6 +13,7 @@ most requests once, and returns a view.
 - `evacuate`, `rescue`, `shelve`, `server_images`, `multinic`: other actions of servers
 - `server_metadata`, `server_tags`, `server_password`, `server_diagnostics`, `server_shares`, `snapshot_points`,
   `clones`, `ips`: resources below a server
+- `usage_history`: what a server or a hypervisor's host has used
 - `attach_interfaces`, `volume_attachments`, `consoles`: devices and consoles of a server
 - `instance_actions`, `migrations`: the log of a server's actions, and its moves
 - `server_groups`, `keypairs`, `flavors`, `flavor_access`, `flavor_extra_specs`, `quotas`, `usage`: resources that

@@ -68,7 +68,7 @@ def test_guest_that_was_started_anew_counts_from_zero() -> None:
 
 
 def test_disk_and_network_are_shared_by_bytes() -> None:
-    disk = {"has_disk": True, "disk_bytes": 1000, "disk_busy_seconds": 8.0, "network_mbps": 1000.0}
+    disk = {"has_disk": True, "disk_read_bytes": 1000, "disk_busy_seconds": 8.0, "network_mbps": 1000.0}
     first = reading(0, 0, guest("a", 0, disk_read_bytes=0), has_disk=True)
     last = reading(
         10, 0, guest("a", 0, disk_read_bytes=250, network_sent_bytes=1_250_000), network_bytes=2_500_000, **disk

@@ -27,8 +27,9 @@ def test_counters_of_a_host_are_read_from_the_kernels_files(tmp_path: Path) -> N
     found = host_counters.read(str(tmp_path), proc, tmp_path / "sys")
     assert (found.cpus, found.cpu_seconds) == (2, 3.0)
     assert (found.memory_mb, found.memory_used_mb) == (4000.0, 3000.0)
-    assert (found.disk_busy_seconds, found.disk_bytes) == (2.5, 400 * 512)
+    assert (found.disk_busy_seconds, found.disk_read_bytes, found.disk_written_bytes) == (2.5, 100 * 512, 300 * 512)
     assert (found.network_mbps, found.network_bytes) == (1000.0, 100)
+    assert (found.network_received_bytes, found.network_sent_bytes) == (140, 60), "also of a card without a speed"
 
 
 def test_counters_of_this_machine_are_read(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ import { taskOf } from "./servers";
 import { link, may, useData } from "./state";
 import { Command, Empty, Failure, Head, Status, Table, Time, Waiting } from "./ui";
 
+export const sees = (): boolean =>
+  may("os_compute_api:os-services:list", "os_compute_api:servers:detail:get_all_tenants");
+
 export interface Alert {
   level: "critical" | "warning" | "note";
   rule: string; // of Prometheus, if one has the same cause

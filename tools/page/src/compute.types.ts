@@ -258,6 +258,17 @@ export interface Measures {
   disk_details: { read_bytes: number | null; write_bytes: number | null }[];
 }
 
+export type Series = (number | null)[];
+
+/** Use in equal steps, of `step` seconds each. Null: not measured. */
+export interface UsageHistory {
+  start: string;
+  step: number;
+  vcpus: number;
+  memory_mb: number;
+  series: Record<"cpu" | "memory_mb" | "disk_read_rate" | "disk_write_rate" | "rx_rate" | "tx_rate", Series>;
+}
+
 /** Keys of replies. Each reply has the ones of its path; a reply of measures has no key. */
 export interface ComputeReply extends Measures {
   servers: Server[];
@@ -287,5 +298,6 @@ export interface ComputeReply extends Measures {
   limits: { absolute: ComputeLimits };
   quota_set: { instances: Usage; cores: Usage; ram: Usage };
   remote_console: { url: string };
+  usage_history: UsageHistory;
   output: string;
 }

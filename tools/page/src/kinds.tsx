@@ -1331,51 +1331,52 @@ export const credentials = (): Kind<Credential> => ({
 
 // --- quotas
 
+export type Quota = [label: string, used: number, total: number, show: (value: number) => string];
+
+/** What the project uses, and may use. */
+export async function quotas(): Promise<Quota[]> {
+  const project = owner();
+  const plain = String;
+  const [compute, volume, network] = await Promise.all([
+    call("compute", "GET", "/limits").then((found) => found.limits.absolute),
+    shared.session!.services.has("volume")
+      ? call("volume", "GET", "/limits").then((found) => found.limits.absolute)
+      : null,
+    shared.session!.services.has("network")
+      ? call("network", "GET", `/quotas/${project}/details.json`).then(
+          (found) => found.quota,
+          () => null,
+        )
+      : null,
+  ]);
+  const rows: Quota[] = [
+    [t("Servers"), compute.totalInstancesUsed, compute.maxTotalInstances, plain],
+    [t("CPUs"), compute.totalCoresUsed, compute.maxTotalCores, plain],
+    [t("Memory"), compute.totalRAMUsed, compute.maxTotalRAMSize, size],
+    [t("Server groups"), compute.totalServerGroupsUsed, compute.maxServerGroups, plain],
+  ];
+  if (volume)
+    rows.push(
+      [t("Volumes"), volume.totalVolumesUsed, volume.maxTotalVolumes, plain],
+      [t("Volume storage"), volume.totalGigabytesUsed, volume.maxTotalVolumeGigabytes, (value) => `${value} GB`],
+      [t("Volume snapshots"), volume.totalSnapshotsUsed, volume.maxTotalSnapshots, plain],
+    );
+  const labels: Record<string, string> = {
+    network: t("Networks"),
+    subnet: t("Address ranges"),
+    port: t("Interfaces"),
+    router: t("Routers"),
+    floatingip: t("Floating addresses"),
+    security_group: t("Security groups"),
+    security_group_rule: t("Rules of security groups"),
+  };
+  for (const [name, label] of Object.entries(labels))
+    if (network?.[name]) rows.push([label, network[name].used, network[name].limit, plain]);
+  return rows;
+}
+
 export function Quotas(): VNode {
-  const { data, error, reload } = useData<[string, number, number, (value: number) => string][]>(
-    async () => {
-      const project = owner();
-      const plain = String;
-      const [compute, volume, network] = await Promise.all([
-        call("compute", "GET", "/limits").then((found) => found.limits.absolute),
-        shared.session!.services.has("volume")
-          ? call("volume", "GET", "/limits").then((found) => found.limits.absolute)
-          : null,
-        shared.session!.services.has("network")
-          ? call("network", "GET", `/quotas/${project}/details.json`).then(
-              (found) => found.quota,
-              () => null,
-            )
-          : null,
-      ]);
-      const rows: [string, number, number, (value: number) => string][] = [
-        [t("Servers"), compute.totalInstancesUsed, compute.maxTotalInstances, plain],
-        [t("CPUs"), compute.totalCoresUsed, compute.maxTotalCores, plain],
-        [t("Memory"), compute.totalRAMUsed, compute.maxTotalRAMSize, size],
-        [t("Server groups"), compute.totalServerGroupsUsed, compute.maxServerGroups, plain],
-      ];
-      if (volume)
-        rows.push(
-          [t("Volumes"), volume.totalVolumesUsed, volume.maxTotalVolumes, plain],
-          [t("Volume storage"), volume.totalGigabytesUsed, volume.maxTotalVolumeGigabytes, (value) => `${value} GB`],
-          [t("Volume snapshots"), volume.totalSnapshotsUsed, volume.maxTotalSnapshots, plain],
-        );
-      const labels: Record<string, string> = {
-        network: t("Networks"),
-        subnet: t("Address ranges"),
-        port: t("Interfaces"),
-        router: t("Routers"),
-        floatingip: t("Floating addresses"),
-        security_group: t("Security groups"),
-        security_group_rule: t("Rules of security groups"),
-      };
-      for (const [name, label] of Object.entries(labels))
-        if (network?.[name]) rows.push([label, network[name].used, network[name].limit, plain]);
-      return rows;
-    },
-    ["quotas"],
-    10,
-  );
+  const { data, error, reload } = useData(quotas, ["quotas"], 10);
   return (
     <>
       <header class="head">

@@ -1,7 +1,7 @@
 // The page: log-in, navigation, and the view that the address names.
 import { render, type VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Alerts } from "./alerts";
+import { Alerts, sees as seesAlerts } from "./alerts";
 import { ApiError, call, list, onExpired, onOther, send } from "./api";
 import { backups, policies } from "./backups";
 import { Create } from "./create";
@@ -25,6 +25,7 @@ import { Details, idOf, type Kind, Listing, nameOf, visible } from "./listing";
 import { follow, useLive } from "./live";
 import { LANGUAGES, language, setLanguage, t } from "./messages";
 import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
+import { Overview } from "./overview";
 import { Server } from "./server";
 import { addressesOf, Servers } from "./servers";
 import {
@@ -77,11 +78,10 @@ function kinds(): Kind[] {
 
 /** The rules of views that are no list of one kind. */
 const RULES: Record<string, string[]> = {
-  alerts: ["os_compute_api:os-services:list", "os_compute_api:servers:detail:get_all_tenants"],
   actions: ["os_compute_api:os-hypervisors:list-detail"],
   audit: ["os_compute_api:os-audit-events:list"],
 };
-const sees = (view: string): boolean => may(...RULES[view]!);
+const sees = (view: string): boolean => (view === "alerts" ? seesAlerts() : may(...RULES[view]!));
 
 function groups(found: Kind[]): Group[] {
   const of = (...paths: string[]) =>
@@ -90,6 +90,7 @@ function groups(found: Kind[]): Group[] {
       .filter((kind): kind is Kind => !!kind)
       .map((kind) => ({ path: kind.path, title: kind.title, show: true }));
   return [
+    ["", [{ path: "overview", title: t("Overview"), show: true }]],
     [
       t("Compute"),
       [
@@ -117,7 +118,7 @@ function groups(found: Kind[]): Group[] {
 
 function View({ found }: { found: Kind[] }): VNode {
   const { path } = usePlace();
-  const [first = "servers", second, third] = path;
+  const [first = "overview", second, third] = path;
   const main = useRef<HTMLElement>(null);
   const where = path.slice(0, 2).join("/");
   const begun = useRef(false);
@@ -136,6 +137,7 @@ function View({ found }: { found: Kind[] }): VNode {
   const kind = found.find((item) => item.path === first);
   if (first === "servers")
     view = second === "new" ? <Create /> : second ? <Server key={second} id={second} tab={third} /> : <Servers />;
+  else if (first === "overview") view = <Overview />;
   else if (first === "quotas") view = <Quotas />;
   else if (first === "alerts" && sees("alerts")) view = <Alerts />;
   else if (first === "api") view = <Explorer id={second} />;
@@ -171,7 +173,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
   const [open, setOpen] = useState(false);
   const [search, setSearch] = useState(false);
   const { lost, late } = useConnection();
-  const current = path[0] ?? "servers";
+  const current = path[0] ?? "overview";
   // biome-ignore lint/correctness/useExhaustiveDependencies: another place closes the menu.
   useEffect(() => setOpen(false), [path.join("/")]);
   // biome-ignore lint/correctness/useExhaustiveDependencies: each session has a stream of its own.
@@ -210,7 +212,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
         >
           ☰
         </button>
-        <a class="brand" href={link("servers")}>
+        <a class="brand" href={link("overview")}>
           <img src="icon.svg" alt="" width={22} height={22} /> nova_lite
         </a>
         <button type="button" class="find" onClick={() => setSearch(true)}>
@@ -224,7 +226,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
           ([name, items]) =>
             items.some((item) => item.show) && (
               <section key={name}>
-                <h2>{name}</h2>
+                {name && <h2>{name}</h2>}
                 <ul>
                   {items
                     .filter((item) => item.show)
@@ -290,7 +292,7 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
       <select
         aria-label={t("Project")}
         value={session.project?.id ?? ""}
-        onChange={(event) => location.assign(inProject(event.currentTarget.value, place().path[0] ?? "servers"))}
+        onChange={(event) => location.assign(inProject(event.currentTarget.value, place().path[0] ?? "overview"))}
       >
         {(data ?? [session.project!]).map((project) => (
           <option key={project.id} value={project.id}>
@@ -846,7 +848,7 @@ function Elsewhere({ session, done }: { session: Session; done: () => void }): V
           type="button"
           onClick={() =>
             location.assign(
-              session.project ? inProject(session.project.id, place().path[0] ?? "servers") : location.pathname,
+              session.project ? inProject(session.project.id, place().path[0] ?? "overview") : location.pathname,
             )
           }
         >

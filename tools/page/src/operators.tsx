@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { call, list, send } from "./api";
 import { called, naming } from "./called";
 import type { AuditEvent, Body, Daemon, Flavor, Hypervisor, Server, ServerAction } from "./compute.types";
+import { Graphs } from "./graphs";
 import type { Assignment, Project, User } from "./identity.types";
 import type { Kind } from "./listing";
 import { t } from "./messages";
@@ -42,13 +43,13 @@ import {
 const HYPERVISORS = { version: "compute 2.87" };
 
 /** A host: its daemon, its hypervisor, and its version. */
-interface Host extends Daemon {
+export interface Host extends Daemon {
   name: string;
   load: Hypervisor | null;
   version: string | null | undefined;
 }
 
-async function loadHosts(): Promise<Host[]> {
+export async function loadHosts(): Promise<Host[]> {
   const [services, hypervisors, known] = await Promise.all([
     list("compute", "/os-services?binary=nova-compute", "services"),
     list("compute", "/os-hypervisors/detail", "hypervisors", HYPERVISORS),
@@ -249,7 +250,7 @@ export const hosts = (): Kind<Host> => ({
   command: "openstack hypervisor list --long",
   bulk: ["enable", "disable"],
   filter: { name: "state", title: t("State"), of: stateOf },
-  above: (rows) => <CloudMap hosts={rows} />,
+  above: (rows) => (rows.length < 2 ? null : <CloudMap hosts={rows} />),
   columns: [
     {
       name: "host",
@@ -332,7 +333,12 @@ export const hosts = (): Kind<Host> => ({
     [t("Zone"), row.zone],
     [t("Heartbeat"), <Time at={row.updated_at} />],
   ],
-  more: (row) => <Guests host={row.host} />,
+  more: (row) => (
+    <>
+      {row.load && may("os_compute_api:os-usage-history:hypervisor") && <Use id={row.load.id} />}
+      <Guests host={row.host} />
+    </>
+  ),
 });
 
 const share = (load: Hypervisor | null, name: "vcpus" | "memory_mb" | "local_gb"): number =>
@@ -340,9 +346,8 @@ const share = (load: Hypervisor | null, name: "vcpus" | "memory_mb" | "local_gb"
 const versionOf = (value: number): string =>
   value >= 1000 ? `${Math.floor(value / 1000000)}.${Math.floor(value / 1000) % 1000}.${value % 1000}` : String(value);
 
-/** Every host as a field, so that a hundred fit on one screen. */
-function CloudMap({ hosts }: { hosts: Host[] }): VNode | null {
-  if (hosts.length < 2) return null;
+/** Every host as a field, so that a hundred fit on one screen. Its colour is the larger share of CPUs and memory. */
+export function CloudMap({ hosts }: { hosts: Host[] }): VNode {
   const up = hosts.filter((row) => stateOf(row) === "up");
   const sum = (name: "running_vms" | "memory_mb_used" | "memory_mb" | "vcpus_used" | "vcpus") =>
     hosts.reduce((total, row) => total + (row.load?.[name] ?? 0), 0);
@@ -373,7 +378,33 @@ function CloudMap({ hosts }: { hosts: Host[] }): VNode | null {
           );
         })}
       </ul>
+      <p class="scale" aria-hidden="true">
+        <small>0 %</small>
+        {[...Array(10).keys()].map((level) => (
+          <i key={level} class={`field load${level}`} />
+        ))}
+        <small>100 %</small>
+        <i class="field disabled" />
+        <small>{t("Disabled")}</small>
+        <i class="field down" />
+        <small>{t("Down")}</small>
+      </p>
     </section>
+  );
+}
+
+function Use({ id }: { id: string }): VNode {
+  return (
+    <>
+      <h2>{t("Use over time")}</h2>
+      <Graphs
+        name={id}
+        ofHost
+        load={async (span) =>
+          (await call("compute", "GET", `/os-hypervisors/${id}/os-usage-history?span=${span}`)).usage_history
+        }
+      />
+    </>
   );
 }
 

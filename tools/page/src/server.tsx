@@ -14,6 +14,7 @@ import type {
 } from "./compute.types";
 import { ConsoleView, consoleUrl, isReached, type Kind } from "./consoles";
 import { createAgain, createOf } from "./create";
+import { Graphs, rateWords } from "./graphs";
 import { withNames } from "./hints";
 import type { Image } from "./image.types";
 import type { Change } from "./live";
@@ -93,7 +94,9 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
     ) : (
       <Waiting />
     );
-  const tabs = TABS.filter((name) => name !== "diagnostics" || may("os_compute_api:os-server-diagnostics"));
+  const used = may("os_compute_api:os-usage-history:server");
+  const diagnosed = may("os_compute_api:os-server-diagnostics");
+  const tabs = TABS.filter((name) => name !== "diagnostics" || used || diagnosed);
   const current = tabs.find((name) => name === tab) ?? "timeline";
   const gone = error instanceof ApiError && error.status === 404;
   const server = gone ? asDeleted(data) : data;
@@ -180,7 +183,8 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
       {current === "snapshots" && <Snapshots server={server} />}
       {current === "console" && <Consoles server={server} />}
       {current === "metadata" && <Metadata server={server} reload={reload} />}
-      {current === "diagnostics" && <Diagnostics server={server} />}
+      {current === "diagnostics" && used && <Use server={server} />}
+      {current === "diagnostics" && diagnosed && <Diagnostics server={server} />}
     </>
   );
 }
@@ -967,6 +971,29 @@ function Metadata({ server, reload }: { server: Instance; reload: () => void }):
 
 // --- metrics
 
+function Use({ server }: { server: Instance }): VNode {
+  const { data } = useData<InstanceAction[]>(
+    () => list("compute", `/servers/${server.id}/os-instance-actions`, "instanceActions"),
+    ["actions", server.id, server.updated],
+    0,
+    of(server.id),
+  );
+  const marks = (data ?? []).map((action) => ({
+    at: action.start_time,
+    label: words(action.action.replaceAll("-", "_")),
+    failed: action.message === "Error",
+  }));
+  return (
+    <Graphs
+      name={server.id}
+      marks={marks}
+      load={async (span) =>
+        (await call("compute", "GET", `/servers/${server.id}/os-usage-history?span=${span}`)).usage_history
+      }
+    />
+  );
+}
+
 function Diagnostics({ server }: { server: Instance }): VNode {
   const { data, error, reload } = useData<{ now: Measures; before: Measures | null; seconds: number; at: number }>(
     async (previous) => {
@@ -987,7 +1014,7 @@ function Diagnostics({ server }: { server: Instance }): VNode {
   const rate = (counters: (sample: Measures) => (number | null)[]): string => {
     const bytes = change(counters);
     if (bytes === null) return "…";
-    return `${bytes < 1024 ? Math.round(bytes) : bytes < 1048576 ? `${(bytes / 1024).toFixed(1)} K` : `${(bytes / 1048576).toFixed(1)} M`}B/s`;
+    return rateWords(bytes);
   };
   const nanoseconds = change((sample) => sample.cpu_details.map((cpu) => cpu.time));
   return (

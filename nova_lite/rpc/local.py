@@ -297,18 +297,18 @@ def _receive(sock: socket.socket, end: float) -> bytes:
 class LocalRequest:
     """A received call, in place of oslo.messaging's incoming message.
 
-    ``seconds``: the time for which its caller waits. ``session``: that of its connection when it arrived. ``number``:
-    of the call in the session. Raises `KeyError` or `TypeError` for content that is no call.
+    ``seconds``: the time for which its caller waits. ``session``: what its frame was opened with. ``number``: of
+    the call in the session. Raises `KeyError` or `TypeError` for content that is no call.
     """
 
     client_timeout = None
     reply_q = "local"
 
-    def __init__(self, connection: _Connection, content: dict[str, Any], number: int) -> None:
+    def __init__(self, connection: _Connection, content: dict[str, Any], session: Session | None, number: int) -> None:
         self.ctxt, self.message = dict(content["context"]), dict(content["message"])
         self.seconds = float(content["timeout"])
         self.msg_id = uuid.uuid4().hex
-        self.session = connection.session
+        self.session = session
         self._number = number
         self._connection = connection
         dict(self.message["args"])
@@ -318,7 +318,7 @@ class LocalRequest:
 
         Return the content of the reply. Raises `ValueError` if there is a session, or the caller's part is invalid.
         """
-        if self.session is not None:
+        if self._connection.session is not None:
             raise ValueError("the connection has a session")
         pair = KeyPair()
         public = str(self.message["args"]["public"])
@@ -371,12 +371,12 @@ class _Connection:
                 break
             content = bytes(self._buffer[_LENGTH.size : size])
             del self._buffer[:size]
-            number = self._calls
-            if self.session is not None:
-                content = self.session.opened(CALL, number, content)
+            session, number = self.session, self._calls
+            if session is not None:
+                content = session.opened(CALL, number, content)
                 self._calls += 1
             try:
-                requests.append(LocalRequest(self, json.loads(content), number))
+                requests.append(LocalRequest(self, json.loads(content), session, number))
             except (KeyError, TypeError) as error:
                 raise ValueError("a frame is no call") from error
         with self._lock:

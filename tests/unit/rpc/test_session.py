@@ -301,7 +301,6 @@ def test_older_conductor_gets_signed_calls_until_it_opens_sessions(
 def test_conductor_that_does_not_open_in_time_is_passed_by(
     bench: Bench, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "LATE_SECONDS", 0.05)
     monkeypatch.setattr(bench.server._local, "_submit", lambda request: None)
     assert web.transport.call(ASK) == REPLIED
     assert web.methods == [OPEN_SESSION] and not web.client.carries(ASK)

@@ -131,7 +131,7 @@ class ConductorManager:
         attacher = InterfaceAttacher(self.engine)
         self.filter_publisher = FilterPublisher(self.db, compute)
         self.host_publisher = HostPublisher(self.db, scheduler, timing.conductor)
-        filter_queries = FilterQueries(self.db, timing.conductor)
+        filter_queries = FilterQueries(self.db, timing.conductor, self.filter_publisher)
         scheduling = Scheduling(self.engine, scheduler, self.host_publisher, filter_queries)
         volume_tasks = VolumeTasks(self.engine)
         cinder_worker = CinderWorker(self.engine, cinder, timing.conductor)

@@ -93,7 +93,7 @@ OPTS = [
         help=(
             "Path of a Unix socket at which a conductor takes calls of the APIs on its machine, which halves the time "
             "of a read. The socket belongs to the group of its directory. Without a reply, and for messages to others, "
-            "the APIs use the broker. Unset: they always do."
+            "the APIs use the broker. Unset: they always do. nova-lite-setup sets it on a lone controller."
         ),
     ),
     cfg.FloatOpt(

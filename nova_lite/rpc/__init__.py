@@ -9,7 +9,8 @@
 - `trust`, `trusted_list`, `controllers`: lists of trusted keys and of controllers
 - `admission`, `load_shedding`: a busy server handles urgent messages first, and refuses others
 - `transport`, `patches`, `broker`, `self_check`: oslo.messaging over RabbitMQ
-- `local`, `memory`, `in_process`: transports without a broker: a Unix socket, one process, tests
+- `local`, `session`: calls to a conductor of the same machine over a Unix socket, with a key for each connection
+- `memory`, `in_process`: transports without a broker: one process, tests
 - `node_reports`: state of the database's nodes
 
 To add a method: declare it in the Protocol, raise the version of the service, and pass that version as ``since=``. Then

@@ -130,7 +130,9 @@ def _shown(arguments: Mapping[str, Any], returns: Any) -> str:
 
 
 def _typed(name: str, method: Method, function: Function, translate: Translate | None) -> Function:
-    """Return a function that takes and returns plain values, for oslo.messaging."""
+    """Return a function that takes plain values, for oslo.messaging. It returns plain values, or typed ones to a
+    verified sender.
+    """
     seconds = metrics.RPC.labels(name)
     hints = {
         key: (name, hint)
@@ -168,7 +170,9 @@ def _typed(name: str, method: Method, function: Function, translate: Translate |
     def finish(ctxt: RequestContext, get: Callable[[], Any]) -> Any:
         try:
             result = get()
-            return result if isinstance(result, ResponseFuture) else to_plain(result)
+            # The signature of a reply to a verified sender covers its encoded text (`nova_lite.rpc.signing`).
+            is_typed = ctxt.sender is not None or isinstance(result, ResponseFuture)
+            return result if is_typed else to_plain(result)
         except Exception as error:
             ours = translate(error) if translate else error
             if not isinstance(ours, exceptions.NovaLiteException):

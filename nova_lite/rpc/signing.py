@@ -10,6 +10,8 @@ Other callers, and daemons of earlier versions, get a value. Both sides then enc
 it.
 
 A sender that repeats a message signs it again, so that it does not count as replayed.
+
+Messages of a session (`nova_lite.rpc.session`) have an id and a time, and no signature.
 """
 
 from __future__ import annotations
@@ -36,11 +38,12 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import DaemonIdentity
 from nova_lite.base.futures import ResponseFuture, wait_for
 from nova_lite.rpc import keys
-from nova_lite.rpc.client import ECHO, Message, to_typed
+from nova_lite.rpc.client import ECHO, Message, to_plain, to_typed
 from nova_lite.rpc.contract import FIRST_VERSION
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.keys import ROLES, Keyring, TrustedKey
 from nova_lite.rpc.permissions import AccessRule
+from nova_lite.rpc.session import ENCODED, FAILURE, OPEN_SESSION, PLAIN, Session, SessionReply
 
 LOG = logging.getLogger(__name__)
 
@@ -195,6 +198,42 @@ class ReplayCache:
         self._count -= len(ids) if isinstance(ids, _Ids) else len(ids) // _ID_BYTES
 
 
+class Draft:
+    """A message with an id and a time, but without a signature: what a session sends.
+
+    ``message_id``: None if nothing is signed.
+    """
+
+    def __init__(self, message: Message, ring: Keyring | None, now: float) -> None:
+        self._message = message
+        self._ring = ring
+        self._values = message.context.to_rpc()
+        self.message_id = None if ring is None else uuid.uuid4().hex
+        self._header = {"id": self.message_id, "time": round(now, 3), "server": message.server, _TEXT: True}
+
+    @property
+    def context(self) -> dict[str, Any]:
+        return self._values if self._ring is None else self._values | {SIGNATURE: self._header}
+
+    def signed(self) -> tuple[dict[str, Any], str | None]:
+        """Return the message's context with a signature, and the id that the reply will be signed for."""
+        if self._ring is None or self.message_id is None:
+            return self._values, None
+        message, key = self._message, self._ring.own
+        data = _covered(
+            message.topic,
+            message.server,
+            message.method,
+            message.version,
+            message.arguments,
+            self._values,
+            self.message_id,
+            self._header["time"],
+        )
+        header = self._header | {"key": key.id, "signature": _text(key.sign(data))}
+        return self._values | {SIGNATURE: header}, self.message_id
+
+
 class Signing:
     """Signs and verifies messages for one daemon, ``role`` on ``host``.
 
@@ -230,23 +269,33 @@ class Signing:
 
     # --- sending
 
+    def draft(self, message: Message) -> Draft:
+        return Draft(message, self._ring, self.clock.time())
+
     def signed(self, message: Message) -> tuple[dict[str, Any], str | None]:
         """Return the message's context with a signature, and the id that the reply will be signed for."""
-        values = message.context.to_rpc()
-        if self._ring is None:
-            return values, None
-        key, message_id, sent = self._ring.own, uuid.uuid4().hex, round(self.clock.time(), 3)
-        data = _covered(
-            message.topic, message.server, message.method, message.version, message.arguments, values, message_id, sent
-        )
-        header = {"key": key.id, "id": message_id, "time": sent, "server": message.server, _TEXT: True}
-        return values | {SIGNATURE: header | {"signature": _text(key.sign(data))}}, message_id
+        return self.draft(message).signed()
+
+    @property
+    def own(self) -> str:
+        """The id of this daemon's key."""
+        assert self._ring is not None
+        return self._ring.own.id
+
+    def is_current(self, session: Session) -> bool:
+        """Check whether this daemon still has the key that has opened the session, and trusts the other one."""
+        try:
+            return self.own == session.own and bool(self._trusted(session.peer))
+        except _Refused:
+            return False
 
     def opened(self, message: Message, message_id: str | None, response: Any) -> Any:
         """Return the content of a reply, of the type that the message ``returns``, or raise the error in it.
 
         Raises `MessagingUnavailable` for a reply that its server has not signed for this call.
         """
+        if isinstance(response, SessionReply):
+            return _content(response, message.returns)
         header = response.get(SIGNED) if isinstance(response, dict) else None
         if self._ring is None or message_id is None:
             return to_typed(response, message.returns)
@@ -259,7 +308,7 @@ class Signing:
             if text is None:
                 data = _reply(message_id, response.get("result"), failure)
             else:
-                data, failure = _reply_text(message_id, text), None
+                data, failure = _reply_text(message_id, text.encode()), None
             peer = self._verified(header, data).peer
         except _Refused as refused:
             self._distrust(message, str(refused))
@@ -297,6 +346,7 @@ class Signing:
         `_Refused`.
         """
         header = incoming.ctxt.get(SIGNATURE)
+        session: Session | None = getattr(incoming, "session", None)
         if self._ring is None:
             return None
         if header is None:
@@ -304,11 +354,10 @@ class Signing:
             return None
         try:
             sent, message_id, to = float(header["time"]), str(header["id"]), header["server"]
-            content = incoming.message
-            values = {key: value for key, value in incoming.ctxt.items() if key not in _ADDED}
-            method, version = content.get("method"), content.get("version", FIRST_VERSION)
-            data = _covered(topic, to, method, version, content.get("args", {}), values, message_id, header["time"])
-            entry = self._verified(header, data)
+            if session is not None:
+                entry, _ = self._trusted(session.peer)
+            else:
+                entry = self._verified(header, _received(topic, header, incoming))
             packed = bytes.fromhex(message_id)
             if not math.isfinite(sent) or len(packed) != _ID_BYTES:
                 raise ValueError
@@ -327,18 +376,24 @@ class Signing:
         return peer
 
     def reply(self, incoming: Any, result: Any, failure: str | None) -> Any:
-        """Return the signed reply to a call, with its ``result`` or the ``failure`` as oslo.messaging encodes it."""
+        """Return the signed reply to a call, with its ``result`` or the ``failure`` as oslo.messaging encodes it.
+
+        A reply in a session is signed by its frame.
+        """
         header = incoming.ctxt[SIGNATURE]
+        if getattr(incoming, "session", None) is not None:
+            return _session_reply(result, failure)
         message_id = header["id"]
         assert self._ring is not None
         key = self._ring.own
-        text = _encoded(result) if failure is None and header.get(_TEXT) is True else None
+        encoded = _encoded(result) if failure is None and header.get(_TEXT) is True else None
         body: dict[str, Any]
-        if text is not None:
-            body, data = {_TEXT: text}, _reply_text(message_id, text)
+        if encoded is not None:
+            body, data = {_TEXT: encoded.decode()}, _reply_text(message_id, encoded)
         else:
-            body = {"result": result} if failure is None else {"failure": failure}
-            data = _reply(message_id, result, failure)
+            plain = to_plain(result)
+            body = {"result": plain} if failure is None else {"failure": failure}
+            data = _reply(message_id, plain, failure)
         return body | {SIGNED: {"key": key.id, "signature": _text(key.sign(data))}}
 
     def _unsigned_came(self, method: str) -> None:
@@ -368,13 +423,7 @@ class Signing:
 
     def _verified(self, header: Mapping[str, Any], data: bytes) -> TrustedKey:
         """Return the key that has signed ``data``. Raises `_Refused`."""
-        assert self._ring is not None
-        known: tuple[TrustedKey, keys.PublicKey] | None = self._ring.find(str(header["key"]))
-        if known is None:
-            raise _Refused(f"its key {str(header['key'])[:16]!r} is not trusted")
-        entry, public = known
-        if not entry.is_valid(self.clock.time(), self._skew):
-            raise _Refused(f"its key {entry.id} is not valid now", entry.peer)
+        entry, public = self._trusted(str(header["key"]))
         try:
             signature = base64.b64decode(header["signature"], validate=True)
         except binascii.Error as error:
@@ -382,6 +431,17 @@ class Signing:
         if not public.verifies(signature, data):
             raise _Refused("its signature is wrong", entry.peer)
         return entry
+
+    def _trusted(self, key: str) -> tuple[TrustedKey, keys.PublicKey]:
+        """Return a trusted key, by its id. Raises `_Refused`."""
+        assert self._ring is not None
+        known = self._ring.find(key)
+        if known is None:
+            raise _Refused(f"its key {key[:16]!r} is not trusted")
+        entry, _ = known
+        if not entry.is_valid(self.clock.time(), self._skew):
+            raise _Refused(f"its key {entry.id} is not valid now", entry.peer)
+        return known
 
 
 class _Refused(Exception):
@@ -408,6 +468,8 @@ class SignatureVerifier:
         method = incoming.message.get("method")
         try:
             sender = self._signing.sender_of(self._endpoint.topic, self._server, incoming)
+            if sender is not None and method == OPEN_SESSION and hasattr(incoming, "open_session"):
+                return self._signed_reply(incoming, method, lambda: incoming.open_session(self._signing.own))
             if sender is not None:
                 self._check(method, sender, incoming.message.get("args", {}))
                 self._check_once(method, sender, incoming)
@@ -422,22 +484,20 @@ class SignatureVerifier:
         return response if hasattr(incoming, "reply_q") else wait_for(response)
 
     def _signed_reply(self, incoming: Any, method: str, get: Callable[[], Any]) -> Any:
+        """Return the signed result of ``get``, which may be typed values, or the signed error."""
         try:
-            result, failure = get(), None
+            result = get()
+            if not isinstance(result, ResponseFuture):
+                return self._signing.reply(incoming, result, None) if incoming.msg_id else None
+            return result.map(lambda get: self._signed_reply(incoming, method, get))
         except messaging.ExpectedException as expected:
-            result, failure = None, expected.exc_info
+            failure = expected.exc_info
         except Exception as error:
             LOG.error("RPC method %s cannot be served: %s: %s", method, type(error).__name__, error)
-            result, failure = None, sys.exc_info()
-        if isinstance(result, ResponseFuture):
-            return result.map(lambda get: self._signed_reply(incoming, method, get))
-        return self._sign(incoming, result, failure)
-
-    def _sign(self, incoming: Any, result: Any, failure: Any) -> Any:
+            failure = sys.exc_info()
         if not incoming.msg_id:
             return None
-        encoded = None if failure is None else common.serialize_remote_exception(failure)
-        return self._signing.reply(incoming, result, encoded)
+        return self._signing.reply(incoming, None, common.serialize_remote_exception(failure))
 
     def _check(self, method: str, sender: DaemonIdentity, arguments: Mapping[str, Any]) -> None:
         rules = self._endpoint.access
@@ -474,6 +534,14 @@ _NOBODY = AccessRule(frozenset())
 _ANYBODY = AccessRule(frozenset(ROLES))
 
 
+def _received(topic: str, header: Mapping[str, Any], incoming: Any) -> bytes:
+    """Return the bytes that the signature of a received message covers."""
+    content = incoming.message
+    values = {key: value for key, value in incoming.ctxt.items() if key not in _ADDED}
+    method, version, arguments = content.get("method"), content.get("version", FIRST_VERSION), content.get("args", {})
+    return _covered(topic, header["server"], method, version, arguments, values, str(header["id"]), header["time"])
+
+
 def _covered(
     topic: str,
     server: str | None,
@@ -492,15 +560,29 @@ def _reply(message_id: str, result: Any, failure: str | None) -> bytes:
     return _REPLY + _plain([message_id, result, failure])
 
 
-def _reply_text(message_id: str, text: str) -> bytes:
+def _reply_text(message_id: str, text: bytes) -> bytes:
     """Return the signed bytes of a reply. The id is quoted, so that no other id and text give the same bytes."""
-    return _REPLY_TEXT + _plain(message_id) + text.encode()
+    return _REPLY_TEXT + _plain(message_id) + text
 
 
-def _encoded(result: Any) -> str | None:
+def _session_reply(result: Any, failure: str | None) -> SessionReply:
+    if failure is not None:
+        return SessionReply(FAILURE, failure.encode())
+    encoded = _encoded(result)
+    return SessionReply(PLAIN, _plain(to_plain(result))) if encoded is None else SessionReply(ENCODED, encoded)
+
+
+def _content(reply: SessionReply, hint: Any) -> Any:
+    """Return the result of a reply, of type ``hint``, or raise the error in it."""
+    if reply.form == FAILURE:
+        raise common.deserialize_remote_exception(reply.content.decode(), ALLOWED_REMOTE_EXMODS)
+    return _decoder(hint).decode(reply.content) if reply.form == ENCODED else to_typed(json.loads(reply.content), hint)
+
+
+def _encoded(result: Any) -> bytes | None:
     """Encode a result. Return None for text that is not UTF-8, such as a lone surrogate from a file name."""
     try:
-        return msgspec.json.encode(result).decode()
+        return msgspec.json.encode(result)
     except (ValueError, OverflowError):
         return None
 

@@ -105,7 +105,7 @@ class Transport:
         if role != API or not path:
             return None
         self._client_of(self._current)  # which registers rpc_response_timeout
-        return LocalClient(path, self.conf.rpc_response_timeout, self.signing.mode == REQUIRED)
+        return LocalClient(path, self.conf.rpc_response_timeout, self.signing.mode == REQUIRED, signing=self.signing)
 
     def call(self, message: Message) -> Any:
         failure: Exception | None = None
@@ -133,16 +133,16 @@ class Transport:
         """Call the conductor on this machine. If it does not reply, call any by the broker."""
         local = self._local
         assert local is not None
+        draft = self.signing.draft(message)
         self._begin()
         try:
-            signed = self.signing.signed(message)
-            return self._exchange(message, signed, lambda context: local.call(context, message))
+            return self._exchange(message, draft.message_id, lambda: local.call(draft, message))
         except Undelivered:
             pass
         finally:
             self._end()
         # A conductor that has taken a read, and is late, refuses its signature. A read may run twice.
-        return self._call(message, None if message.is_read else signed)
+        return self._call(message, None if message.is_read else draft.signed())
 
     def _call(self, message: Message, signed: _Signed | None = None) -> Any:
         """Call by the broker. ``signed``: of a call that was sent before, and must not run twice.
@@ -167,19 +167,20 @@ class Transport:
                 # The first call opens the connection for replies, and would wait for an absent broker without end.
                 require_broker(self)
 
-            def send(context: dict[str, Any]) -> Any:
+            context, message_id = signed or self.signing.signed(message)
+
+            def send() -> Any:
                 with patches.repeats(message.is_read and message.server is None):
                     response = self._prepared(client, message).call(context, message.method, **message.arguments)
                 self._replied_on = transport
                 return response
 
-            return self._exchange(message, signed or self.signing.signed(message), send)
+            return self._exchange(message, message_id, send)
 
-    def _exchange(self, message: Message, signed: _Signed, send: Callable[[dict[str, Any]], Any]) -> Any:
-        """Send a signed call, and return the content of its reply."""
-        context, message_id = signed
+    def _exchange(self, message: Message, message_id: str | None, send: Callable[[], Any]) -> Any:
+        """Send a call, and return the content of its reply, which is signed for ``message_id``."""
         try:
-            response = send(context)
+            response = send()
         except exceptions.NovaLiteException as error:
             raise self.signing.unsigned_failure(message, message_id, error) from error
         return self.signing.opened(message, message_id, response)

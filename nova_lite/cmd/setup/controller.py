@@ -37,6 +37,8 @@ BROKER_CERTIFICATES = Path("/etc/rabbitmq/nova-lite")
 BROKER_CLUSTER_CERTIFICATES = BROKER_CERTIFICATES / "cluster"
 CLOUDS = Path("/etc/openstack/clouds.yaml")
 STATE = Path("/var/lib/nova-lite")
+#: Socket of the conductor for the API of this machine. Both units and tmpfiles.d know its directory.
+SOCKET = Path("/run/nova-lite-conductor/rpc.sock")
 
 #: Debian's package of the command line client, and the command that installs it without what it recommends.
 CLIENT, INSTALL = "python3-openstackclient", "apt install --no-install-recommends"
@@ -322,7 +324,9 @@ def _common(wanted: Settings) -> dict[str, dict[str, str]]:
             "base_url": f"{'wss' if wanted.has_tls else 'ws'}://{wanted.client_address}:6083/",
         },
     }
-    if wanted.virtual_address:
+    if not wanted.virtual_address:  # Several conductors share the work of each API.
+        made["rpc"]["conductor_socket"] = str(SOCKET)
+    else:
         made["join"] = {
             "address": f"{wanted.client_address}:8780",
             "broker_address": f"{wanted.client_address}:{broker.TLS_PORT}",

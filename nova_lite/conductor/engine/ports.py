@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from nova_lite.base.context import RequestContext
@@ -59,5 +59,7 @@ class CapacityPublisher(Protocol):
 class BuildFilters(Protocol):
     """Packet filter rules that build commands carry."""
 
-    def rules_for_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, PortFilters]:
-        """Return the rules of these projects, by host. Hosts that ask for them themselves are left out."""
+    def rules_for_builds(self, builds: Mapping[str, Mapping[str, str]]) -> dict[str, PortFilters]:
+        """Return the rules for builds, by host. ``builds``: projects by instance, by host. Hosts that ask for the rules
+        themselves are left out.
+        """

@@ -194,15 +194,13 @@ class Scheduling:
             self.db.write(actions.retry_later, self.conf, unsent, "its compute host could not be reached")
 
     def _filters(self, builds: Mapping[str, Sequence[tuple[PlacementRequest, BuildRequest]]]) -> dict[str, PortFilters]:
-        """Return the packet filters by host if there are several builds. The host of a single build asks for them."""
-        if self.filters is None or sum(map(len, builds.values())) < 2:
-            return {}
-        projects: dict[str, set[str]] = {}
-        for host, commands in builds.items():
-            for _, build in commands:
-                if build.connected:
-                    projects.setdefault(host, set()).add(build.instance.project_id)
-        return self.filters.rules_for_builds(projects)
+        """Return the packet filters by host, so that the hosts do not ask for them."""
+        connected = {
+            host: {build.instance.uuid: build.instance.project_id for _, build in commands if build.connected}
+            for host, commands in builds.items()
+        }
+        wanted = {host: projects for host, projects in connected.items() if projects}
+        return self.filters.rules_for_builds(wanted) if self.filters is not None and wanted else {}
 
     def _send_builds(
         self, host: str, commands: Sequence[tuple[PlacementRequest, BuildRequest]]

@@ -7,12 +7,15 @@ does not delay the others.
 All hosts that a change of rules concerns are notified at once. When servers join or leave a group, only a few hosts are
 notified each time, the longest waiting ones first. Otherwise all hosts of a project with servers on a thousand hosts
 would send a query twice a second.
+
+A host whose build command carries rules with a change is not notified of it, so that a lone build causes no query.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Collection
 from concurrent import futures
 
 from nova_lite.base import exceptions
@@ -38,7 +41,12 @@ class FilterPublisher:
         self._compute = compute
         self._lock = threading.Lock()
         self._projects: set[str] = set()
-        self._instances: set[str] = set()
+        #: Instances whose interfaces have changed, with the number of the last change. And those of them whose last
+        #: change a host knows.
+        self._instances: dict[str, int] = {}
+        self._known: dict[str, set[str]] = {}
+        #: Number of changes so far.
+        self.changes = 0
         #: Hosts to notify of changed members, longest waiting first.
         self._queued: dict[str, None] = {}
         #: Hosts whose notification waits for a thread.
@@ -51,8 +59,17 @@ class FilterPublisher:
     def add(self, projects: set[str], instances: set[str]) -> None:
         """Add projects whose groups have changed, and instances whose interfaces have changed."""
         with self._lock:
+            self.changes += 1
             self._projects |= projects
-            self._instances |= instances
+            self._instances |= dict.fromkeys(instances, self.changes)
+            for known in self._known.values():
+                known -= instances
+
+    def sent(self, host: str, instances: Collection[str], changes: int) -> None:
+        """Note that a host gets rules with these instances. ``changes``: their number before the rules were read."""
+        with self._lock:
+            known = {uuid for uuid in instances if self._instances.get(uuid, changes + 1) <= changes}
+            self._known.setdefault(host, set()).update(known)
 
     def announce(self, uow: UnitOfWork) -> None:
         """Raise the versions of the members that a transaction changes, and add its changes after the commit."""
@@ -64,11 +81,11 @@ class FilterPublisher:
     def publish(self) -> list[futures.Future[None]]:
         """Notify the hosts that the changes concern, in the background."""
         with self._lock:
-            projects, instances = self._projects, self._instances
-            self._projects, self._instances = set(), set()
+            projects, instances, known = self._projects, set(self._instances), self._known
+            self._projects, self._instances, self._known = set(), {}, {}
         try:
             rule_hosts = self._hosts(projects, set())
-            member_hosts = self._hosts(set(), instances)
+            member_hosts = [host for host in self._hosts(set(), instances) if instances - known.get(host, set())]
         except Exception:
             self.add(projects, instances)
             raise

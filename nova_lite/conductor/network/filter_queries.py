@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -20,6 +20,7 @@ from nova_lite.base.batching import Batcher, send_isolated
 from nova_lite.base.context import RequestContext
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.base.timing import TIMING, ConductorTiming
+from nova_lite.conductor.network.filter_publisher import FilterPublisher
 from nova_lite.conductor.network.member_history import MemberHistory
 from nova_lite.db.core.engine import Database, is_isolated
 from nova_lite.db.network import security_groups
@@ -46,15 +47,23 @@ class _Query(NamedTuple):
 
 
 class FilterQueries:
-    """The RPC method `port_filters_get`. The endpoint has checked that a host queries only its own filters."""
+    """The RPC method `port_filters_get`. The endpoint has checked that a host queries only its own filters.
 
-    def __init__(self, db: Database, timing: ConductorTiming = TIMING.conductor) -> None:
+    ``publisher`` does not notify hosts of what build commands carry.
+    """
+
+    def __init__(
+        self, db: Database, timing: ConductorTiming = TIMING.conductor, publisher: FilterPublisher | None = None
+    ) -> None:
         self._db = db
+        self._publisher = publisher
         self._cache, self._names = MemberCache(), MemberCache()
         self._history = MemberHistory()
         self._batcher: Batcher[_Query, PortFilters] = Batcher(self._read, timing.filter_query_batches, is_isolated)
         #: Monotonic time of each host's last query, and whether the host knows networks of members.
         self._last_queries: dict[str, tuple[float, bool]] = {}
+        #: Monotonic time of the last single build in each project with large groups.
+        self._large: dict[str, float] = {}
 
     def port_filters_get(
         self,
@@ -67,16 +76,23 @@ class FilterQueries:
         self._last_queries[host] = time.monotonic(), known_members is not None
         return self._batcher.submit_later(_Query(FilterQuery(host, instance_uuids), known_members))
 
-    def rules_for_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, PortFilters]:
-        """Return the rules of these projects, by host, for hosts that are about to build their servers.
+    def rules_for_builds(self, builds: Mapping[str, Mapping[str, str]]) -> dict[str, PortFilters]:
+        """Return the rules, by host, for hosts that are about to build servers. ``builds``: projects by instance, by
+        host.
 
         To be called once the placements are committed: the hosts are notified of later changes. Hosts without a recent
         query are left out, since perhaps they do not filter at all. Hosts whose rules cannot be read are left out, too.
+        So is the host of a single build in a project with large groups: a query returns only what changed in them.
         """
         since = time.monotonic() - ACTIVE_SECONDS
-        last = {host: self._last_queries.get(host, (since, False)) for host in projects}
+        projects = [project for instances in builds.values() for project in instances.values()]
+        is_single = len(projects) == 1
+        if is_single and self._large.get(projects[0], since) > since:
+            return {}
+        changes = self._publisher.changes if self._publisher is not None else 0
+        last = {host: self._last_queries.get(host, (since, False)) for host in builds}
         queries = [
-            _Query(FilterQuery(host, [], frozenset(projects[host])), {} if knows_networks else None)
+            _Query(FilterQuery(host, [], frozenset(builds[host].values())), {} if knows_networks else None)
             for host, (queried_at, knows_networks) in last.items()
             if queried_at > since
         ]
@@ -85,8 +101,15 @@ class FilterQueries:
         except Exception as error:  # the database is away
             LOG.info("%d hosts have to send a query for their packet filter rules: %s", len(queries), error)
             return {}
-        rules = zip(queries, results, strict=True)
-        return {item.query.host: _for_build(result) for item, result in rules if not isinstance(result, Exception)}
+        read = zip(queries, results, strict=True)
+        rules = {item.query.host: _for_build(result) for item, result in read if not isinstance(result, Exception)}
+        if is_single and any(map(_is_large, rules.values())):
+            self._large[projects[0]] = time.monotonic()
+            return {}
+        if self._publisher is not None:
+            for host in rules:
+                self._publisher.sent(host, builds[host].keys(), changes)
+        return rules
 
     def _read(self, queries: list[_Query]) -> Sequence[PortFilters]:
         asked = [item.query for item in queries]
@@ -96,6 +119,11 @@ class FilterQueries:
             for item, result in zip(queries, results, strict=True)
         ]
         return self._history.reduced(pairs)
+
+
+def _is_large(filters: PortFilters) -> bool:
+    lists = (item for group in filters.groups.values() for item in (group.members_by_network or {}).values())
+    return any(len(item.members) >= LARGE for item in lists)
 
 
 def _for_build(filters: PortFilters) -> PortFilters:

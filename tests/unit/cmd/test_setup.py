@@ -170,6 +170,17 @@ def test_changed_configuration_stays(machine_files: Path) -> None:
     assert {file: file.read_text() for file in files} == before
 
 
+def test_socket_of_the_conductor_is_that_of_a_lone_controller(machine_files: Path) -> None:
+    """Its directory is made at boot, and the unit may write it."""
+    option = controller.configuration(read())[controller.COMMON]["rpc"]["conductor_socket"]
+    directory = os.path.dirname(option)
+    assert f"d {directory} " in (machine.FILES / "tmpfiles.d" / "nova-lite.conf").read_text()
+    unit = (machine.FILES / "systemd" / "nova-lite-conductor.service").read_text()
+    assert f" -{directory}\n" in unit
+    wanted = read("--address", "192.0.2.10", "--virtual-address", "192.0.2.100", "--database", "mariadb")
+    assert "conductor_socket" not in controller.configuration(wanted)[controller.COMMON]["rpc"]
+
+
 def test_cloud_of_the_admin_is_in_the_chosen_region(machine_files: Path) -> None:
     controller.store_cloud(read("--region", "north"), "http://127.0.0.1:5000/v3", "secret")
     (cloud,) = yaml.safe_load(controller.CLOUDS.read_text())["clouds"].values()

@@ -77,11 +77,12 @@ class Things:
 class Bench:
     """A conductor ``controller`` that serves `ThingRPC`, and transports of others, over the fake driver.
 
-    ``socket``: the API's calls go over the conductor's Unix socket.
+    ``socket``: the API's calls go over the conductor's Unix socket. ``sessions``: without signatures of their own.
     """
 
-    def __init__(self, path: Path, socket: bool = False) -> None:
+    def __init__(self, path: Path, socket: bool = False, sessions: bool = True) -> None:
         self.path = path
+        self.sessions = sessions
         self.socket = {"conductor_socket": path / "rpc.sock"} if socket else {}
         self.keys = path / "keys"
         self.keys.mkdir(exist_ok=True)
@@ -132,6 +133,8 @@ class Bench:
         made = rpc.Transport(self.conf_, role, host)
         made._current.cleanup()
         made._current = self.transport._current  # the fake driver's exchanges are the transport's own
+        if made._local is not None and not self.sessions:
+            made._local._signing = None
         self._made.append(made)
         return made
 

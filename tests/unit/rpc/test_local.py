@@ -21,9 +21,14 @@ from nova_lite.base.context import get_admin_context
 from nova_lite.rpc import local
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.local import LocalClient, LocalRequest, LocalServer, Undelivered
+from nova_lite.rpc.signing import Draft
 from tests.unit.rpc.bench import ASK, CONTEXT, Bench, ThingRPC
 
 CALL = Message("conductor", "ask", get_admin_context(), arguments={"number": 1})
+
+
+def send(client: LocalClient, message: Message = CALL) -> Any:
+    return client.call(Draft(message, None, 0.0), message)
 
 
 class Conductor:
@@ -52,7 +57,7 @@ def conductor(tmp_path: Path) -> Iterator[Conductor]:
 
 def test_call_gets_its_reply_over_one_connection(conductor: Conductor) -> None:
     for _ in range(3):
-        assert conductor.client.call({}, CALL) == {"number": 1}
+        assert send(conductor.client) == {"number": 1}
     assert len(conductor.server._connections) == 1
 
 
@@ -68,7 +73,7 @@ def test_calls_at_the_same_time_get_their_own_replies(conductor: Conductor) -> N
 
     def call(number: int) -> None:
         message = Message("conductor", "ask", get_admin_context(), arguments={"number": number, "text": "x" * 300_000})
-        replies[number] = conductor.client.call({}, message)
+        replies[number] = send(conductor.client, message)
 
     threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -106,7 +111,7 @@ def test_other_users_are_refused_without_signatures(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(unix_sockets, "is_trusted", lambda sock: False)
     conductor = Conductor(tmp_path, is_signed=False)
     with pytest.raises(Undelivered):
-        conductor.client.call({}, CALL)
+        send(conductor.client)
     stranger = socket.socket(socket.AF_UNIX)
     stranger.connect(conductor.path)
     assert stranger.recv(1) == b""
@@ -120,19 +125,19 @@ def test_malformed_frame_ends_only_its_connection(conductor: Conductor, content:
     stranger.sendall(content)
     stranger.settimeout(10)
     assert stranger.recv(1) == b""
-    assert conductor.client.call({}, CALL) == {"number": 1}
+    assert send(conductor.client) == {"number": 1}
 
 
 def test_call_without_a_reply_in_time_is_a_timeout(conductor: Conductor) -> None:
     end = threading.Event()
     conductor.answer = lambda request: end.wait(20)
     with pytest.raises(messaging.MessagingTimeout):
-        conductor.client.call({}, Message("conductor", "ask", get_admin_context(), timeout=0.05))
+        send(conductor.client, Message("conductor", "ask", get_admin_context(), timeout=0.05))
     end.set()
 
 
 def test_server_that_stops_serves_what_was_sent_before(conductor: Conductor) -> None:
-    conductor.client.call({}, CALL)
+    send(conductor.client)
     arrived, stopped = threading.Event(), threading.Event()
 
     def answer(_request: Any) -> Any:
@@ -141,23 +146,23 @@ def test_server_that_stops_serves_what_was_sent_before(conductor: Conductor) -> 
 
     conductor.answer = answer
     replies: list[Any] = []
-    caller = threading.Thread(target=lambda: replies.append(conductor.client.call({}, CALL)))
+    caller = threading.Thread(target=lambda: replies.append(send(conductor.client)))
     caller.start()
     assert arrived.wait(20)
     conductor.server.stop()
     assert not os.path.exists(conductor.path)
     with pytest.raises(Undelivered):
-        conductor.client.call({}, CALL)
+        send(conductor.client)
     stopped.set()
     caller.join(20)
     assert replies == ["late"]
 
 
 def test_connection_of_a_server_that_was_replaced_is_made_again(conductor: Conductor, tmp_path: Path) -> None:
-    conductor.client.call({}, CALL)
+    send(conductor.client)
     successor = Conductor(tmp_path)
     conductor.server.stop()
-    assert conductor.client.call({}, CALL) == {"number": 1}
+    assert send(conductor.client) == {"number": 1}
     assert len(successor.server._connections) == 1
     successor.close()
 
@@ -177,18 +182,26 @@ def test_call_whose_server_dies_is_sent_again_only_if_it_is_signed(
 
     threading.Thread(target=die, daemon=True).start()
     with pytest.raises(error):
-        LocalClient(str(tmp_path / "rpc.sock"), 10.0, is_signed).call({}, CALL)
+        send(LocalClient(str(tmp_path / "rpc.sock"), 10.0, is_signed))
 
 
 # --- with signatures, and a broker
 
 
-@pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(tmp_path, socket=True)
+@pytest.fixture(params=[True, False], ids=["session", "signatures"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path, socket=True, sessions=request.param)
     made.serve()
     yield made
     made.close()
+
+
+def connected(bench: Bench) -> rpc.Transport:
+    """Return an API's transport that has a connection to the conductor."""
+    sender = bench.sender(rpc.API, "web")
+    sender.call(ASK)
+    bench.things.heard.clear()
+    return sender
 
 
 def by_broker(bench: Bench, sender: rpc.Transport, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -238,8 +251,8 @@ def test_api_uses_the_broker_when_the_socket_is_away(
 
 @pytest.mark.parametrize("was_taken", [False, True])
 def test_call_whose_conductor_died_runs_once(bench: Bench, monkeypatch: pytest.MonkeyPatch, was_taken: bool) -> None:
-    """The broker carries the same signature, which the replay cache of all conductors knows."""
-    sender = bench.sender(rpc.API, "web")
+    """The broker carries the same id, which the replay cache of all conductors knows."""
+    sender = connected(bench)
     client = sender._local
     assert client is not None
     receive = local._receive
@@ -250,7 +263,7 @@ def test_call_whose_conductor_died_runs_once(bench: Bench, monkeypatch: pytest.M
         raise ConnectionResetError("killed")
 
     if not was_taken:
-        monkeypatch.setattr(client, "_send", lambda frame, seconds: socket.socketpair()[0])
+        monkeypatch.setattr(client, "_send", lambda *call: local._Line(socket.socketpair()[0]))
     monkeypatch.setattr(local, "_receive", lose)
     if was_taken:
         with pytest.raises(exceptions.MessagingUnavailable):
@@ -263,6 +276,7 @@ def test_call_whose_conductor_died_runs_once(bench: Bench, monkeypatch: pytest.M
 def test_read_that_a_late_conductor_has_taken_is_answered_by_the_broker(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    sender = connected(bench)
     receive = local._receive
 
     def lose(sock: socket.socket, end: float) -> Any:
@@ -271,20 +285,22 @@ def test_read_that_a_late_conductor_has_taken_is_answered_by_the_broker(
 
     monkeypatch.setattr(local, "_receive", lose)
     read = dataclasses.replace(ASK, is_read=True)
-    assert bench.sender(rpc.API, "web").call(read) == {"again": {"a": 1}}
+    assert sender.call(read) == {"again": {"a": 1}}
     assert bench.things.heard == [{"a": 1}, {"a": 1}]
 
 
 def test_reply_over_the_socket_needs_the_conductors_signature(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sender = bench.sender(rpc.API, "web")
-    monkeypatch.setattr(local, "_receive", lambda sock, end: {"result": {"again": "forged"}, "failure": None})
+    sender = connected(bench)
+    forged = json.dumps({"result": {"again": "forged"}, "failure": None}).encode()
+    monkeypatch.setattr(local, "_receive", lambda sock, end: forged)
     with pytest.raises(exceptions.MessagingUnavailable):
         sender.call(ASK)
-    assert "is not trusted: it is not signed" in caplog.text
+    # A session ends with the forged frame. The broker then carries a call that was taken before.
+    assert ("it was taken before" if bench.sessions else "is not trusted: it is not signed") in caplog.text
 
 
 def test_frame_of_a_call_is_json(conductor: Conductor) -> None:
-    frame = local._frame({"a": "\udc80"})
+    frame = local._frame(local._json({"a": "\udc80"}))
     assert json.loads(frame[4:]) == {"a": "\udc80"}

@@ -31,7 +31,7 @@ from tests.unit.rpc.bench import ASK, CONTEXT, Bench, ThingRPC
 
 @pytest.fixture(scope="module", params=[False, True], ids=["broker", "socket"])
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    made = Bench(tmp_path_factory.mktemp("bench"), request.param)
+    made = Bench(tmp_path_factory.mktemp("bench"), request.param, sessions=False)
     made.serve()
     yield made
     made.close()
@@ -103,7 +103,8 @@ def refused(bench: Bench, caplog: pytest.LogCaptureFixture, send: Any, why: str)
 def replayed(bench: Bench, message: Message, context: dict[str, Any]) -> Any:
     """Send ``message`` with this context, as it was captured or made."""
     transport = bench.sender(rpc.API, "web")
-    transport.signing.signed = lambda message: (context, None)  # type: ignore[method-assign]
+    made = types.SimpleNamespace(message_id=None, signed=lambda: (context, None))
+    transport.signing.draft = lambda message: made  # type: ignore[method-assign, assignment, return-value]
     return transport.call(message)
 
 
@@ -295,13 +296,14 @@ def test_reply_of_another_daemon_is_not_trusted(bench: Bench, caplog: pytest.Log
         incoming = type("", (), {"ctxt": {SIGNATURE: {"id": forger.last}}})
         return host.reply(incoming, "mine", None)
 
-    signed = forger.signing.signed
+    draft = forger.signing.draft
 
     def remember(message: Message) -> Any:
-        context, forger.last = signed(message)
-        return context, forger.last
+        made = draft(message)
+        forger.last = made.message_id
+        return made
 
-    forger.signing.signed = remember  # type: ignore[method-assign]
+    forger.signing.draft = remember  # type: ignore[method-assign]
     opened = forger.signing.opened
     forger.signing.opened = lambda *about: opened(*about[:2], forged(about[2]))  # type: ignore[method-assign]
     with pytest.raises(exceptions.MessagingUnavailable):
@@ -313,16 +315,16 @@ def test_older_daemons_get_and_send_replies_as_values(bench: Bench) -> None:
     """A caller that does not accept text gets a value, and every caller reads values."""
     answers: list[Any] = []
     sender = bench.sender(rpc.API, "web")
-    opened, signed = sender.signing.opened, sender.signing.signed
+    opened, draft = sender.signing.opened, sender.signing.draft
     sender.signing.opened = lambda *about: (answers.append(about[2]), opened(*about))[1]  # type: ignore[method-assign]
     assert sender.call(ASK) == {"again": {"a": 1}}
 
     def as_before(message: Message) -> Any:
-        context, message_id = signed(message)
-        del context[SIGNATURE]["text"]
-        return context, message_id
+        made = draft(message)
+        del made._header["text"]
+        return made
 
-    sender.signing.signed = as_before  # type: ignore[method-assign]
+    sender.signing.draft = as_before  # type: ignore[method-assign]
     assert sender.call(ASK) == {"again": {"a": 1}}
     of_now, of_before = answers
     assert of_now.keys() == {"text", SIGNED}
@@ -338,7 +340,7 @@ def test_result_that_is_not_utf8_is_sent_as_a_value(bench: Bench) -> None:
 
 def test_signed_text_is_unique_for_id_and_reply(bench: Bench) -> None:
     """No other id with the beginning of the text makes the same bytes."""
-    made = {signing._reply_text(message_id, text) for message_id, text in (("a", '"b'), ('a"', "b"), ('a""', ""))}
+    made = {signing._reply_text(message_id, text) for message_id, text in (("a", b'"b'), ('a"', b"b"), ('a""', b""))}
     assert len(made) == 3
 
 

@@ -5,7 +5,7 @@ No create or report is lost because of another one in its batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -233,13 +233,13 @@ class Filters:
         self.world = world
         self.hosts: list[str] = []
 
-    def rules_for_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, objects.PortFilters]:
+    def rules_for_builds(self, builds: Mapping[str, Mapping[str, str]]) -> dict[str, objects.PortFilters]:
         steps = self.world.db.read(lambda uow: [*uow.session.scalars(sa.select(InstanceAction.step))])
         assert set(steps) == {operations.BUILD}, "the places are committed"
-        self.hosts += projects
+        self.hosts += builds
         return {
-            host: objects.PortFilters(instances={project: [] for project in theirs})
-            for host, theirs in projects.items()
+            host: objects.PortFilters(instances={project: [] for project in projects.values()})
+            for host, projects in builds.items()
         }
 
 
@@ -259,11 +259,12 @@ def test_first_build_for_each_host_has_the_packet_filters(world: BuildingWorld) 
         assert others == [None] * len(others)
 
 
-def test_single_build_is_sent_without_packet_filters(world: BuildingWorld) -> None:
-    filters = world.placing.filters = Filters(world)  # type: ignore[assignment]
+def test_single_build_has_the_packet_filters(world: BuildingWorld) -> None:
+    world.placing.filters = Filters(world)
     world.accept(1)
     world.schedule()
-    assert [request.filters for _, request in world.compute.builds] == [None] and not filters.hosts
+    ((_, request),) = world.compute.builds
+    assert request.filters is not None and request.filters.instances.keys() == {request.instance.project_id}
 
 
 def test_request_without_host_does_not_affect_others(world: BuildingWorld) -> None:

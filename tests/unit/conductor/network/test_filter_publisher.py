@@ -72,6 +72,35 @@ def test_filter_publisher_notifies_few_hosts_of_changed_members(
     assert compute.notified == [], "nothing is left then"
 
 
+def test_filter_publisher_skips_a_host_whose_build_command_has_the_change(
+    publisher: FilterPublisher, db: Database, compute: Compute
+) -> None:
+    built = db.write(make.instance, host="h1")
+    publisher.add(set(), {built})
+    publisher.sent("h1", {built}, publisher.changes)
+    publish(publisher)
+    assert compute.notified == ["h2"]
+    publisher.add(set(), {built})
+    publish(publisher)
+    assert sorted(compute.notified) == ["h1", "h2", "h2"], "the next change is in no command"
+
+
+@pytest.mark.parametrize("when", ["before the rules are sent", "afterwards", "to another instance"])
+def test_filter_publisher_notifies_a_host_of_changes_that_its_build_command_lacks(
+    publisher: FilterPublisher, db: Database, compute: Compute, when: str
+) -> None:
+    built, other = (db.write(make.instance, host="h1") for _ in range(2))
+    publisher.add(set(), {built})
+    changes = publisher.changes
+    if when == "before the rules are sent":
+        publisher.add(set(), {built})
+    publisher.sent("h1", {built}, changes)
+    if when != "before the rules are sent":
+        publisher.add(set(), {built if when == "afterwards" else other})
+    publish(publisher)
+    assert sorted(compute.notified) == ["h1", "h2"]
+
+
 @pytest.mark.parametrize(
     "error",
     [exceptions.MessagingUnavailable(what="x"), exceptions.ServiceTooOld("old")],

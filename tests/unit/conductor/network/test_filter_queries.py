@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
@@ -12,6 +13,7 @@ from oslo_config import cfg
 from nova_lite.base.futures import wait_for
 from nova_lite.base.timing import ConductorTiming
 from nova_lite.conductor.network import filter_queries
+from nova_lite.conductor.network.filter_publisher import FilterPublisher
 from nova_lite.conductor.network.filter_queries import FilterQueries
 from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.core.models import Instance, Port
@@ -179,18 +181,52 @@ def test_rules_for_builds_cover_hosts_with_a_recent_query(
     db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queries = FilterQueries(db)
-    projects = {"h1": ["p2"], "h2": ["p1"], "h4": ["p2"]}
-    assert queries.rules_for_builds(projects) == {}, "the hosts may not filter"
+    builds = {"h1": {"i1": "p2"}, "h2": {"i2": "p1"}, "h4": {"i4": "p2"}}
+    assert queries.rules_for_builds(builds) == {}, "the hosts may not filter"
     for name in ("h1", "h2"):
         queries.port_filters_get(make.ADMIN, name, [])
     with counting() as counted:
-        rules = queries.rules_for_builds(projects)
+        rules = queries.rules_for_builds(builds)
     assert {host: reply.instances.keys() for host, reply in rules.items()} == {"h1": {cloud.others}, "h2": {cloud.back}}
     assert len(counted.statements) == STATEMENTS
     assert all(reply.read_at is not None for reply in rules.values())
     now = filter_queries.time.monotonic()
     monkeypatch.setattr(filter_queries.time, "monotonic", lambda: now + filter_queries.ACTIVE_SECONDS + 1)
-    assert queries.rules_for_builds(projects) == {}, "the last queries are too old"
+    assert queries.rules_for_builds(builds) == {}, "the last queries are too old"
+
+
+def test_rules_for_single_build_in_large_groups_are_left_out_and_not_read_again(
+    db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = FilterQueries(db)
+    for name in ("h1", "h2"):
+        queries.port_filters_get(make.ADMIN, name, [], known_members={})
+    assert queries.rules_for_builds({"h2": {"i1": "p1"}}).keys() == {"h2"}
+    monkeypatch.setattr(filter_queries, "LARGE", 4)
+    with counting() as counted:
+        for _ in range(3):
+            assert queries.rules_for_builds({"h2": {"i1": "p1"}}) == {}
+        assert queries.rules_for_builds({"h2": {"i1": "p1"}, "h1": {"i2": "p2"}}).keys() == {"h1", "h2"}
+    assert len(counted.statements) == 2 * STATEMENTS
+
+
+def test_rules_for_builds_spare_their_host_a_notification(db: Database, cloud: Cloud) -> None:
+    notified: list[str] = []
+    compute = SimpleNamespace(refresh_security_groups=lambda context, host: notified.append(host))
+    publisher = FilterPublisher(db, compute)  # type: ignore[arg-type]
+    queries = FilterQueries(db, publisher=publisher)
+    publisher.add(set(), {cloud.back})
+    queries.rules_for_builds({"h2": {cloud.back: "p1"}})
+    for notification in publisher.publish():
+        notification.result()
+    assert "h2" in notified, "it has sent no query lately, so its command has no rules"
+    notified.clear()
+    queries.port_filters_get(make.ADMIN, "h2", [])
+    publisher.add(set(), {cloud.back})
+    queries.rules_for_builds({"h2": {cloud.back: "p1"}})
+    for notification in publisher.publish():
+        notification.result()
+    assert notified and "h2" not in notified
 
 
 @pytest.mark.parametrize("error", [sa.exc.InterfaceError("SELECT", None, Exception("gone")), TypeError("7")])
@@ -205,7 +241,7 @@ def test_rules_for_builds_that_cannot_be_read_are_left_out(
         raise error
 
     monkeypatch.setattr(security_groups, "filters_together", fails)
-    assert queries.rules_for_builds({"h1": ["p2"], "h2": ["p1"]}) == {}
+    assert queries.rules_for_builds({"h1": {"i1": "p2"}, "h2": {"i2": "p1"}}) == {}
 
 
 @pytest.mark.parametrize("known", [None, {}])
@@ -215,7 +251,7 @@ def test_host_of_an_older_version_gets_members_without_networks(
     """The host is recognised by its query, also for the filters of build commands."""
     queries = FilterQueries(db)
     replied = queries.port_filters_get(make.ADMIN, "h2", [cloud.back], known_members=known)
-    for rules in (replied, queries.rules_for_builds({"h2": ["p1"]})["h2"]):
+    for rules in (replied, queries.rules_for_builds({"h2": {"i2": "p1"}})["h2"]):
         assert isinstance(rules, PortFilters)
         group = rules.groups[cloud.web]
         found = ["10.0.0.2", "10.0.0.4", "10.0.0.7", "10.0.0.8"]

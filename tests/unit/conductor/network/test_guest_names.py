@@ -128,5 +128,5 @@ def test_change_of_a_large_network_is_sent_alone(db: Database, nodes: dict[str, 
     known = {wide.id: members_digest(whole.members)}
     changed = _names(queries.port_filters_get(ME, "h1", [], known_members={NAMES: known}))[wide.id]
     assert (changed.members, changed.removed, changed.base) == (["10.0.0.3 b "], [], known[wide.id])
-    built = queries.rules_for_builds({"h1": ["p1"]})["h1"].names or {}
+    built = queries.rules_for_builds({"h1": {"i1": "p1", "i2": "p1"}})["h1"].names or {}
     assert (built[wide.id].members, built[wide.id].base) == ([], UNKNOWN)

@@ -136,7 +136,7 @@ class _Search:
         return found
 
     def _transactions(self, state: State) -> Iterator[tuple[str, State]]:
-        """Yield the steps of the model, and those that one transaction does together."""
+        """Yield the steps of the model, and pairs of steps that one transaction does together."""
         for label, _, after in self._model.steps(state):
             yield label, after
             if label == "accept_action(delete)" and after.action.step:

@@ -177,7 +177,7 @@ def stopped_while_a_rebuild_is_undone(cloud: UnreliableCloud) -> None:
     cloud.settle(server)
 
 
-#: By rule of `tests.support.unguarded`.
+#: Runs by rule of `tests.support.unguarded`.
 RUNS: dict[str, Callable[[UnreliableCloud], None]] = {
     "one driver": scheduled_twice,
     "confirmation": repeated_while_it_builds,

@@ -83,7 +83,7 @@ class _Bus(rpc.InProcess):
         return result
 
     def arrive(self, message: Message) -> None:
-        """Let a message arrive, whose reply nobody awaits."""
+        """Let a message arrive, whose reply goes nowhere."""
         for endpoint in self._receivers(message):
             with contextlib.suppress(Exception):
                 dispatch(endpoint, message)

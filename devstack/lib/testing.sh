@@ -141,6 +141,7 @@ stage_lint() {
     mypy || status=1
     lint-imports || status=1
     python tools/prose.py || status=1
+    python tools/seams.py || status=1
     python tools/audit.py || status=1
     build_site || status=1
     npm --prefix tools/page run --silent check || status=1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +12,7 @@ from oslo_config import cfg
 from nova_lite import rpc
 from nova_lite.backups.repository import load as load_repositories
 from nova_lite.backups.site_journal import load as load_journal
-from nova_lite.base import ip, metrics
+from nova_lite.base import ip, metrics, threads
 from nova_lite.base.timing import TIMING, Timing
 from nova_lite.conductor import database
 from nova_lite.conductor.actions import ActionEndpoints
@@ -118,7 +117,7 @@ class ConductorManager:
     ) -> None:
         self.conf = conf
         self._timing = timing.conductor
-        self._closing = threading.Event()
+        self._closing = threads.Event()
         pci.check_aliases(conf)
         self.db = Database(conf, timing.database, conf.database.read_timeout)
         self.notifications = Notifications(self.db, conf, timing.conductor)

@@ -10,13 +10,12 @@ import contextlib
 import datetime
 import functools
 import logging
-import time
 from collections.abc import Callable
 
 import msgspec
 
 from nova_lite import operations
-from nova_lite.base import exceptions, metrics, tracing
+from nova_lite.base import clock, exceptions, metrics, tracing
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine import build_reports
@@ -84,7 +83,7 @@ class Reconciler:
         self.scheduling = scheduling
         self.db = engine.db
         self.conf = engine.conf
-        self._last_sweep = self._listening_since = time.monotonic()
+        self._last_sweep = self._listening_since = clock.monotonic()
         self._clock = ClockGuard()
         self._scheduling = KeyedExecutor("schedule", 1)
         self._fences = KeyedExecutor("fence", PARALLEL_STEPS)
@@ -221,7 +220,7 @@ class Reconciler:
         For ``service_down_time`` after this conductor started, stood still, or was without broker or database, no host
         is marked: the conductor itself may have missed their reports.
         """
-        now = time.monotonic()
+        now = clock.monotonic()
         limit = 2 * self.conf.report_interval + 1
         if now - self._last_sweep > limit or due.quiet > limit:
             self._listening_since = now

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import collections
 import datetime
-import threading
-import time
 
 from oslo_config import cfg
 
+from nova_lite.base import clock, threads
 from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.base.context import DaemonIdentity
 from nova_lite.db.core import replay_cache
@@ -40,8 +39,8 @@ class SharedReplayCache:
         self._db = db
         self._contract = contract_of(ConductorRPC)
         self._seconds = float(conf.rpc.signature_lifetime + 3 * conf.rpc.clock_skew)
-        self._lock = threading.Lock()
-        self._last_expiry = time.monotonic()
+        self._lock = threads.Lock()
+        self._last_expiry = clock.monotonic()
         #: Uptime of this conductor and the database's time at that moment, the oldest first.
         self._times: collections.deque[tuple[float, datetime.datetime]] = collections.deque()
         self._batcher: Batcher[str, bool] = Batcher(self._accept, LIMITS)
@@ -66,7 +65,7 @@ class SharedReplayCache:
 
     def _expire(self) -> None:
         """Delete ids that are older than their lifetime, whatever the database's clock did in that time."""
-        uptime, now = time.monotonic(), self._db.read(lambda uow: uow.now)
+        uptime, now = clock.monotonic(), self._db.read(lambda uow: uow.now)
         with self._lock:
             self._times.append((uptime, now))
             while len(self._times) > 1 and uptime - self._times[1][0] >= self._seconds:
@@ -78,7 +77,7 @@ class SharedReplayCache:
 
     def _is_expiry_due(self) -> bool:
         with self._lock:
-            now = time.monotonic()
+            now = clock.monotonic()
             if now - self._last_expiry < _EXPIRE_INTERVAL:
                 return False
             self._last_expiry = now

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import yaml
 
-from nova_lite.base import exceptions, plugins
+from nova_lite.base import clock, exceptions, plugins
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.fence.agent import FenceAgent, Power, private_text
 
@@ -105,12 +104,12 @@ def switch_off(
 
 
 def _is_off(method: Method, timing: ConductorTiming) -> bool:
-    deadline = time.monotonic() + timing.fence_wait
+    deadline = clock.monotonic() + timing.fence_wait
     if method.agent.power(timing.fence_call) is Power.OFF:
         return True
     method.agent.off(timing.fence_call)
     while method.agent.power(timing.fence_call) is not Power.OFF:
-        if time.monotonic() >= deadline:
+        if clock.monotonic() >= deadline:
             return False
-        time.sleep(timing.fence_poll)
+        clock.sleep(timing.fence_poll)
     return True

@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import heapq
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from nova_lite import hardware
+from nova_lite.base import randomness
 from nova_lite.base.exceptions import NoValidHost
 from nova_lite.hardware import fitting, pci
 from nova_lite.objects import Destination, HostState, RequestedDestination, RequestSpec, Selection
@@ -44,7 +44,7 @@ def select_destinations(
     filters: Sequence[HostFilter],
     weighers: Sequence[HostWeigher],
     options: Options,
-    rng: random.Random,
+    rng: randomness.Source,
 ) -> list[Destination]:
     """Return a destination for each of ``spec.instance_uuids``, in their order. Raises `NoValidHost` if there are fewer
     hosts.
@@ -194,7 +194,7 @@ class HostPool:
         self._heap: list[Candidate] = list(zip(self._ranking.costs, range(len(fitting)), fitting, strict=True))
         heapq.heapify(self._heap)
 
-    def place(self, instance_uuid: str, subset_size: int, rng: random.Random) -> HostState | None:
+    def place(self, instance_uuid: str, subset_size: int, rng: randomness.Source) -> HostState | None:
         """Place an instance on one of the ``subset_size`` best hosts. Return the changed host; None if none fits."""
         best = self._pop(subset_size)
         if not best:

@@ -7,12 +7,12 @@ before the conductor has claimed them (`HostView.consume`).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from nova_lite.base import threads
 from nova_lite.objects import Destination, HostState, HostVersion, RequestSpec
 from nova_lite.scheduler import core, uuids
 
@@ -35,7 +35,7 @@ class HostView:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._clock = 0
         self._entries: dict[tuple[str, str], _Entry] = {}
         #: States of the entries whose host exists, so that a snapshot is one copy.

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import random
-import threading
-import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, version
+from nova_lite.base import clock, exceptions, randomness, threads, version
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.objects import Destination, HostState, HostVersion, Placement, RequestSpec
 from nova_lite.rpcapi.conductor import ConductorRPC
@@ -56,19 +53,19 @@ class SchedulerManager:
         self,
         conf: cfg.ConfigOpts,
         conductor: ConductorRPC,
-        rng: random.Random | None = None,
+        rng: randomness.Source | None = None,
         notify: Notify | None = None,
     ) -> None:
         """Load filters and weighers. ``notify(context, event_type, payload)`` sends a notification without blocking."""
         self._conf = conf
         self._conductor = conductor
-        self._rng = rng or random.Random()
+        self._rng = rng or randomness.Source()
         self._filters = filters.load(conf)
         self._weighers = weights.load(conf)
         self._options = core.Options(conf.scheduler.host_subset_size, conf.scheduler.max_alternates)
         self._notify = notify or (lambda context, event_type, payload: None)
         self._hosts = HostView()
-        self._deciding = threading.Lock()
+        self._deciding = threads.Lock()
         self._ready = False
         #: False if the last attempt to read all hosts failed.
         self._is_current = False
@@ -212,7 +209,7 @@ class SchedulerManager:
 
         Called every few seconds. Raises `MessagingUnavailable` or `DatabaseUnavailable`.
         """
-        if time.monotonic() < self._next_resync:
+        if clock.monotonic() < self._next_resync:
             return
         mark = self._hosts.mark()
         try:
@@ -222,7 +219,7 @@ class SchedulerManager:
             raise
         self._hosts.replace_all(states, since=mark)
         self._is_current = True
-        self._next_resync = time.monotonic() + self._conf.scheduler.resync_interval
+        self._next_resync = clock.monotonic() + self._conf.scheduler.resync_interval
         if not self._ready:
             self._ready = True
             LOG.info("Host states are loaded: %d hosts", len(states))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
-import random
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 import msgspec
 
+from nova_lite.base import randomness
 from nova_lite.base.exceptions import NoValidHost
 from nova_lite.objects import HostState, InstanceGroup, RequestSpec
 from nova_lite.scheduler import core
@@ -54,7 +54,7 @@ def drain(
     filters: Sequence[HostFilter],
     weighers: Sequence[HostWeigher],
     options: core.Options,
-    rng: random.Random,
+    rng: randomness.Source,
     may_stop: bool = False,
 ) -> list[PlannedMove]:
     """Return a move for each of ``specs``: one instance each, all on the host ``source``. ``may_stop``: see `evacuate`.
@@ -73,7 +73,7 @@ def evacuate(
     filters: Sequence[HostFilter],
     weighers: Sequence[HostWeigher],
     options: core.Options,
-    rng: random.Random,
+    rng: randomness.Source,
     may_stop: bool = False,
 ) -> list[PlannedMove]:
     """Return a move for each of ``specs``, in this order: one instance each, all on hosts of ``sources``.
@@ -145,7 +145,7 @@ def rebalance(
     specs: Sequence[RequestSpec],
     filters: Sequence[HostFilter],
     weighers: Sequence[HostWeigher],
-    rng: random.Random,
+    rng: randomness.Source,
     max_moves: int,
 ) -> list[PlanStep]:
     """Return at most ``max_moves`` steps that even out ``hosts``. Each step sees the steps before it as done.
@@ -184,7 +184,7 @@ def _best(
     done: Sequence[tuple[RequestSpec, PlanStep]],
     filters: Sequence[HostFilter],
     weighers: Sequence[HostWeigher],
-    rng: random.Random,
+    rng: randomness.Source,
 ) -> tuple[RequestSpec, int] | None:
     """Return the server of ``specs`` (all on ``source``) and the host that lower the spread most, or None."""
     used = [use(host) for host in states]
@@ -223,7 +223,7 @@ def _places(
     spec: RequestSpec,
     filters: Sequence[HostFilter],
     weighers: Sequence[HostWeigher],
-    rng: random.Random,
+    rng: randomness.Source,
 ) -> list[tuple[str, str]]:
     """Return the candidates that pass the filters, as (host, node), the best first."""
     try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tests.model import conductor
 from tests.model.conductor import Rules
-from tests.model.state import IDLE, OFF, RUNNING, Host, Job, Message, State, at_host, send
+from tests.model.state import IDLE, NAMES, OFF, RUNNING, Host, Job, Message, State, at_host, send
 
 Step = tuple[str, bool, State]
 
@@ -89,7 +89,7 @@ def _put(state: State, index: int, host: Host) -> State:
 
 def steps(state: State, index: int, rules: Rules) -> Iterator[Step]:
     host = state.hosts[index]
-    name = "AB"[index]
+    name = NAMES[index]
     if host.daemon == "down":
         yield f"{name}: daemon starts", True, at_host(state, index, daemon="starting")
         return
@@ -116,7 +116,7 @@ def crash(state: State, index: int, rules: Rules) -> State:
 def deliver(state: State, message: Message, rules: Rules) -> Iterator[Step]:
     """Deliver a message. It is progress only if the conductor would send the message again."""
     index, host, action = message.host, state.hosts[message.host], state.action
-    label = f"{'AB'[index]} gets {message.kind} {message.what} generation {message.gen}"
+    label = f"{NAMES[index]} gets {message.kind} {message.what} generation {message.gen}"
     if message.kind in ("report", "answer"):
         yield from _deliver_to_conductor(state, message, rules)
         return
@@ -138,12 +138,12 @@ def _deliver_to_conductor(state: State, message: Message, rules: Rules) -> Itera
     index, host = message.host, state.hosts[message.host]
     if message.kind == "report":
         after, _ = conductor.finish_build(state, index, message.gen, message.what, rules)
-        yield f"conductor gets a late report: {message.what} at {'AB'[index]} generation {message.gen}", False, after
+        yield f"conductor gets a late report: {message.what} at {NAMES[index]} generation {message.gen}", False, after
         return
     fenced = message.what == "fenced"
     would_say_so = not host.domain if fenced else is_complete(host, message.gen)
     after = conductor.fence_answered(state, index, message.gen, fenced)
-    label = f"{'_fenced' if fenced else '_revived'}: {'AB'[index]} had answered for generation {message.gen}"
+    label = f"{'_fenced' if fenced else '_revived'}: {NAMES[index]} had answered for generation {message.gen}"
     yield label, would_say_so and "reconciler" in rules, after
 
 
@@ -183,6 +183,7 @@ def _build_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator
     elif job.at == "start domain":
         running = host._replace(domain=gen, power=RUNNING) if host.domain == gen else host
         yield "build: domain runs", True, to("built", running)
+        yield from _failed_spawns(to, host)
     elif job.at == "built":
         if fenced and "fence check at creation" in rules:
             yield "build: mark_built refused", True, to("undo", what="")
@@ -192,6 +193,7 @@ def _build_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator
                 True,
                 _report(to("report", host._replace(built=gen), "built"), index, gen),
             )
+            yield from _failed_spawns(to, host)
     elif job.at == "refuse":
         if "fence before report" in rules:
             yield "build: revoke_failed_build", True, to("undo", revoke(host, gen, rules)._replace(built=0))
@@ -214,6 +216,11 @@ def _build_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator
 def _failures(to) -> Iterator[Step]:
     yield "build: fails, another host may do better", False, to("refuse", what="rescheduled")
     yield "build: fails, no host would do better", False, to("refuse", what="aborted")
+
+
+def _failed_spawns(to, host: Host) -> Iterator[Step]:
+    for what in ("rescheduled", "aborted"):
+        yield f"build: driver removes what it made, {what}", False, to("refuse", remove(host), what)
 
 
 def _report(state: State, index: int, gen: int, outcome: str = "built") -> State:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.model.state import NONE, OFF, RUNNING, Action, Message, State, send
+from tests.model.state import NAMES, NONE, OFF, RUNNING, Action, Message, State, send
 
-MAX_ATTEMPTS = 2
 CAPACITY = 1
 
 Rules = frozenset[str]
@@ -198,7 +197,7 @@ def finish_build(state: State, host: int, gen: int, outcome: str, rules: Rules) 
 
 def _rescheduled(state: State, host: int) -> State:
     tried = tuple(sorted({*state.action.tried, host}))
-    if len(tried) >= MAX_ATTEMPTS or state.action.kind == "rebuild":
+    if len(tried) >= state.attempts or state.action.kind == "rebuild":
         return fail(state)
     state = release(state)
     row = state.row._replace(host=NONE, task="scheduling")
@@ -271,7 +270,7 @@ def steps(state: State, rules: Rules, users: tuple[str, ...], max_actions: int) 
     if action.step == "schedule" and len(state.threads) < 2:
         yield "lease: the create, then call the scheduler", reconciled, lease(state)
     for thread in state.threads:
-        for host in (0, 1):
+        for host in range(len(state.hosts)):
             if host not in thread[1]:
                 yield f"_claim: thread {thread[0]} takes {_name(host)}", True, claim(state, thread, host, rules)
     lost = reconciled and action.host != NONE and state.hosts[action.host].daemon == "lost"
@@ -279,7 +278,7 @@ def steps(state: State, rules: Rules, users: tuple[str, ...], max_actions: int) 
         yield f"{_name(row.host)} counts as down: record_offline", lost, record_offline(state, rules)
     if action.step in ("schedule", "build", "perform"):
         yield f"_expire({action.kind})", lost, expire(state, rules)
-    if "confirmation" not in rules and action.step == "build" and len(action.tried) + 1 < MAX_ATTEMPTS:
+    if "confirmation" not in rules and action.step == "build" and len(action.tried) + 1 < state.attempts:
         yield (
             f"{_name(action.host)} counts as down: rescheduled without a confirmation",
             False,
@@ -288,13 +287,13 @@ def steps(state: State, rules: Rules, users: tuple[str, ...], max_actions: int) 
 
 
 def _name(host: int) -> str:
-    return "-" if host == NONE else f"host {'AB'[host]}"
+    return "-" if host == NONE else f"host {NAMES[host]}"
 
 
 def problem(state: State) -> str | None:
     """Return a broken invariant between rows, if any."""
     row = state.row
-    if state.used != tuple(int(row.alloc == host) for host in (0, 1)):
+    if state.used != tuple(int(row.alloc == host) for host in range(len(state.hosts))):
         return "used counters differ from allocations"
     if max(state.used) > CAPACITY:
         return "more is given out than a host has"

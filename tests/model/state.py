@@ -1,4 +1,4 @@
-"""State of the protocol's model: rows of the conductor, two hosts, and every message ever sent.
+"""State of the protocol's model: rows of the conductor, hosts, and every message ever sent.
 
 All values are tuples of numbers and short strings, so that states can be hashed and compared, and their hosts swapped.
 Host -1 and generation 0 mean none.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 NONE = -1
+NAMES = "ABCDEFGH"
 OFF, RUNNING = 1, 2
 
 
@@ -92,17 +93,19 @@ class State(NamedTuple):
 
     ``threads``: (number, tried) of conductor threads that schedule. ``requested``: the user's last request, or
     "nothing" after it has failed. ``crashes`` of daemons and ``losses`` of whole hosts: how many are left.
+    ``attempts``: hosts that a build tries.
     """
 
     row: Row = Row()
     action: Action = Action()
     threads: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    used: tuple[int, int] = (0, 0)
-    hosts: tuple[Host, Host] = (Host(), Host())
+    used: tuple[int, ...] = (0, 0)
+    hosts: tuple[Host, ...] = (Host(), Host())
     net: tuple[Message, ...] = ()
     requested: str = "create"
     crashes: int = 1
     losses: int = 0
+    attempts: int = 2
 
 
 def send(state: State, message: Message) -> State:

@@ -23,6 +23,7 @@ OWN = {
     "deliver",
     "crash",
     "_deliver_to_conductor",
+    "_failed_spawns",
     "_failures",
     "_name",
     "_put",

@@ -51,7 +51,7 @@ class InProcessCloud:
         self.conf = _configuration(directory, options, database or f"sqlite:///{directory}/db.sqlite")
         self._database = directory / "db.sqlite"
         migrate(self.conf)
-        self.bus = rpc.InProcess(self.conf)
+        self.bus = self._make_bus()
         conductor = rpc.proxy(ConductorRPC, self.bus)
         compute = rpc.proxy(ComputeRPC, self.bus)
         scheduler = rpc.proxy(SchedulerRPC, self.bus)
@@ -110,6 +110,9 @@ class InProcessCloud:
         """Stop the daemons."""
         self.compute.stop()
         self.conductor.close()
+
+    def _make_bus(self) -> rpc.InProcess:
+        return rpc.InProcess(self.conf)
 
     def _start_host(self, conductor: ConductorRPC) -> ComputeManager:
         backend = load_backend(self.conf, conductor)

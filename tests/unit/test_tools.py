@@ -101,6 +101,49 @@ def test_prose_has_no_finding_for_comparisons_verbs_and_code(text: str, tmp_path
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("code", "seam"),
+    [
+        ("import time\ntime.monotonic()\n", "clock"),
+        ("from time import sleep as wait\nwait(1)\n", "clock"),
+        ("import datetime as d\nd.datetime.now(d.UTC).timestamp()\n", "clock"),
+        ("import uuid\nstr(uuid.uuid4())\n", "ids"),
+        ("from random import Random\ndef f(source: Random): ...\n", "randomness"),
+        ("import threading\nthreading.Thread(target=print).start()\n", "threads"),
+        ("from concurrent import futures\nfutures.ThreadPoolExecutor()\n", "threads"),
+        ("import time\nimport uuid\ntime.strftime('%H')\nuuid.UUID('1')\n", ""),
+        ("from nova_lite.base import clock\nclock.monotonic()\n", ""),
+    ],
+)
+def test_seams_use_of_a_name_is_found_once(code: str, seam: str, tmp_path: Path) -> None:
+    assert [line.rpartition("/")[2] for line in seams(tmp_path, code, "")] == ([f"{seam}.py"] if seam else [])
+
+
+def test_seams_list_shrinks_and_never_grows(tmp_path: Path) -> None:
+    code = "import uuid\nuuid.uuid4()\n"
+    assert seams(tmp_path, code, "nova_lite/code.py ids 1\n") == []
+    (finding,) = seams(tmp_path, code, "nova_lite/code.py ids 2\n")
+    assert "more than there are" in finding
+    assert seams(tmp_path, code, "nova_lite/code.py ids 2\n", "--write") == []
+    assert (tmp_path / "tools/seams.txt").read_text() == "nova_lite/code.py ids 1\n"
+    assert len(seams(tmp_path, f"{code}uuid.uuid4()\n", "nova_lite/code.py ids 1\n", "--write")) == 2
+    assert (tmp_path / "tools/seams.txt").read_text() == "nova_lite/code.py ids 1\n"
+
+
+def seams(top: Path, code: str, listed: str, *arguments: str) -> list[str]:
+    """Return the findings in a checkout with one file of code and this list."""
+    for folder in ("tools", "nova_lite"):
+        (top / folder).mkdir(exist_ok=True)
+    tool = top / "tools/seams.py"
+    tool.write_text((TOP / "tools/seams.py").read_text())
+    tool.with_suffix(".txt").write_text(listed)
+    (top / "nova_lite/code.py").write_text(code)
+    done = subprocess.run([sys.executable, str(tool), *arguments], capture_output=True, text=True, timeout=60)
+    *findings, _ = done.stderr.splitlines()
+    assert done.returncode == bool(findings)
+    return findings
+
+
 def test_package_has_no_import_cycles() -> None:
     """A package and its modules count, too; the linter compares siblings only."""
     program = "import tools.measure as measure; print(measure._cycles())"

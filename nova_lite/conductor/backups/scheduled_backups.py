@@ -12,7 +12,6 @@ import datetime
 import functools
 import heapq
 import logging
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,7 +19,7 @@ import msgspec
 
 from nova_lite import operations
 from nova_lite.backups import retention
-from nova_lite.base import exceptions, metrics
+from nova_lite.base import exceptions, metrics, threads
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.backups.stored_backups import Interval, StoredBackups
@@ -65,7 +64,7 @@ class ScheduledBackups:
         self.db = engine.db
         self.conf = engine.conf
         self.images = engine.images
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._statuses: list[PolicyStatus] = []
         self._failed_days = timing.failed_backup_days
         self._retained = Interval(timing.backup_retention_interval)

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -18,7 +17,7 @@ import msgspec
 
 from nova_lite.backups import chain
 from nova_lite.backups.repository import Repositories, Repository
-from nova_lite.base import concurrency, exceptions, files, metrics
+from nova_lite.base import clock, concurrency, exceptions, files, metrics
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db.backups import server_backups
@@ -48,7 +47,7 @@ class Interval:
 
     def is_due(self) -> bool:
         """Return whether the time has come. The next one is counted from then on."""
-        now = time.monotonic()
+        now = clock.monotonic()
         is_due = now - self._last >= self._seconds
         if is_due:
             self._last = now
@@ -56,7 +55,7 @@ class Interval:
 
     def restart(self) -> None:
         """Count the time to the next one from now on."""
-        self._last = time.monotonic()
+        self._last = clock.monotonic()
 
 
 class StoredBackups:

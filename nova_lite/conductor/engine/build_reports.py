@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import datetime
 import logging
-import time
 from collections.abc import Callable
 
 import msgspec
 
 from nova_lite import operations
-from nova_lite.base import exceptions, metrics
+from nova_lite.base import clock, exceptions, metrics
 from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ConductorTiming
@@ -97,7 +96,7 @@ class BuildReports:
         build = (instance_uuid, host, generation)
         if not self.network.remote:
             return self._started(instance_uuid, *self.db.write(self._start_build, *build))
-        started_at = time.monotonic()
+        started_at = clock.monotonic()
         call = self.db.write(self._plan_networks, *build)
         call.started_at = started_at
         result = self.network.call(call)

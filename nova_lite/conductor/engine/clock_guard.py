@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import logging
-import time
+
+from nova_lite.base import clock
 
 LOG = logging.getLogger(__name__)
 
@@ -26,9 +27,9 @@ class ClockGuard:
 
     def is_ahead(self, now: datetime.datetime) -> bool:
         """Check whether work that follows from age alone has to wait. ``now``: the database's time, naive UTC."""
-        read, uptime = now.replace(tzinfo=datetime.UTC).timestamp(), time.clock_gettime(time.CLOCK_BOOTTIME)
+        read, uptime = now.replace(tzinfo=datetime.UTC).timestamp(), clock.uptime()
         if self._last is None:
-            jump = read - time.time()
+            jump = read - clock.wall()
         else:
             elapsed = uptime - self._last[1]
             jump = read - self._last[0] - elapsed

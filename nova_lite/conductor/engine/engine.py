@@ -9,7 +9,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, tracing
+from nova_lite.base import exceptions, threads, tracing
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.accept import Acceptor
 from nova_lite.conductor.engine.command_reports import CommandReports
@@ -65,7 +65,7 @@ class ActionEngine:
         self.reports = CommandReports(db, conf, self.transitions)
         self.deadlines = Deadlines(conf, self.transitions)
         self.service_calls = ServiceCalls(db, conf, network, images, snapshots, self.transitions)
-        self.executor: futures.Executor = futures.ThreadPoolExecutor(PARALLEL_EFFECTS, thread_name_prefix="effect")
+        self.executor: futures.Executor = threads.Pool(PARALLEL_EFFECTS, thread_name_prefix="effect")
 
     def stop(self) -> None:
         """Drop the effects that have not begun; the reconciler of another conductor repeats them."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from concurrent import futures
+
+from nova_lite.base import threads
 
 
 class KeyedExecutor:
@@ -14,9 +15,9 @@ class KeyedExecutor:
     are due again when their leases expire. So the queue holds at most one entry per key.
     """
 
-    def __init__(self, name: str, threads: int) -> None:
-        self.pool: futures.Executor = futures.ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._lock = threading.Lock()
+    def __init__(self, name: str, size: int) -> None:
+        self.pool: futures.Executor = threads.Pool(size, thread_name_prefix=name)
+        self._lock = threads.Lock()
         self._running: set[str] = set()
 
     def run(self, key: str, tasks: Iterable[Callable[[], None]]) -> None:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Iterable
 
 import msgspec
 
 from nova_lite import operations
 from nova_lite.balance import planner
-from nova_lite.base import exceptions, metrics
+from nova_lite.base import exceptions, metrics, threads
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.placement_request import IS_PRESENT, request_spec
@@ -46,7 +45,7 @@ class Balancer:
         self._conf = engine.conf
         self._scheduler = scheduler
         self._limits = balance.limits_of(engine.conf)
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._pressures: dict[str, dict[str, float]] = {}
         #: Moves of the last dry run, which are not logged again.
         self._shown: set[tuple[str, str]] = set()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import logging
-import time
 from collections.abc import Callable, Iterable
 
 from oslo_config import cfg
 
-from nova_lite.base import exceptions, metrics
+from nova_lite.base import clock, exceptions, metrics
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
 from nova_lite.db.core.engine import Database, log_failure
@@ -45,7 +44,7 @@ class LeaseWatch:
     than its true age, and each look makes a lease without renewals older.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = clock.monotonic) -> None:
         self._clock = clock
         self._looked_at = clock()
         self.listened = 0.0
@@ -117,8 +116,8 @@ class HostFencer:
             return
         if self._methods and self._has_listened():
             self._switch_off_lost()
-        if time.monotonic() >= self._next_test:
-            self._next_test = time.monotonic() + self._timing.fence_test_interval
+        if clock.monotonic() >= self._next_test:
+            self._next_test = clock.monotonic() + self._timing.fence_test_interval
             self._executor.run("test", [functools.partial(self._guarded, self._test)])
 
     def _hears_hosts(self) -> bool:
@@ -130,7 +129,7 @@ class HostFencer:
 
     def _switch_off_lost(self) -> None:
         for item in self._db.read(leases.lost, self._conf):
-            now = time.monotonic()
+            now = clock.monotonic()
             if item.host in self._methods and now >= self._next_attempt.get(item.host, now):
                 self._next_attempt[item.host] = now + self._timing.fence_retry
                 task = functools.partial(self._guarded, functools.partial(self._switch_off, item))

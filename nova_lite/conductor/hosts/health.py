@@ -7,12 +7,10 @@ another conductor continues with it.
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterable
 
 from nova_lite import operations
-from nova_lite.base import exceptions, metrics
+from nova_lite.base import clock, exceptions, metrics, threads
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.engine import ActionEngine
@@ -43,7 +41,7 @@ class HealthKeeper:
         self,
         engine: ActionEngine,
         scheduler: SchedulerRPC,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = clock.monotonic,
         timing: ConductorTiming = TIMING.conductor,
     ) -> None:
         self._timing = timing
@@ -52,7 +50,7 @@ class HealthKeeper:
         self._conf = engine.conf
         self._scheduler = scheduler
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._known: list[HostHealth] = []
         self._next_search: dict[str, float] = {}
         #: Reasons that were logged, by host, and are not logged again while they are the same.

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import functools
 import logging
-import random
-import threading
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import clock, exceptions, randomness, threads
 from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.base.futures import ResponseFuture
@@ -53,7 +50,7 @@ class Heartbeats:
         self._conf = conf
         self._batcher: Batcher[HostReport, _Renewal] = Batcher(self._renew, timing.heartbeat_batches)
         self._full_report_interval = timing.full_report_interval
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._last_reports: dict[str, _LastReport] = {}
 
     def report_state(self, context: RequestContext, report: HostReport) -> bool | ResponseFuture[bool | None] | None:
@@ -77,14 +74,14 @@ class Heartbeats:
             reply.set_result(lambda: renewal.domains_match)
         else:
             work = functools.partial(reply.set_result, functools.partial(self._write_in_full, report))
-            threading.Thread(target=work, name=f"report-{report.host}", daemon=True).start()
+            threads.start(work, f"report-{report.host}")
 
     def _write_in_full(self, report: HostReport) -> bool | None:
         """Write all that the heartbeat reports. Returns whether the host's domains match, if it asks that."""
         self._db.write(hosts.report_state, self._conf, report)
         longest = self._full_report_interval
         with self._lock:
-            next_full = time.monotonic() + random.uniform(longest / 2, longest)
+            next_full = clock.monotonic() + randomness.uniform(longest / 2, longest)
             self._last_reports[report.host] = _LastReport(report.boot_id, report.epoch, next_full)
         return self._compare_domains([report]).get(report.host)
 
@@ -98,7 +95,7 @@ class Heartbeats:
         return (
             last is not None
             and (last.boot_id, last.epoch) == (report.boot_id, report.epoch)
-            and time.monotonic() < last.next_full
+            and clock.monotonic() < last.next_full
         )
 
     def _renew(self, reports: list[HostReport]) -> list[_Renewal]:

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import datetime
 import logging
-import threading
-import time
 
-from nova_lite.base import exceptions
+from nova_lite.base import clock, exceptions, threads
 from nova_lite.base.context import get_admin_context
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.db.core.engine import Database, UnitOfWork, translate
@@ -38,23 +36,22 @@ class HostPublisher:
         self._interval = timing.publish_interval
         self._freed_delay = timing.publish_freed_delay
         self._scheduler = scheduler
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._changed: set[int] = set()
         self._deleted: dict[int, HostState] = {}
         self._freed: set[int] = set()
         self._freed_since = 0.0
         #: The time of the newest freed capacity of each node that `publish_before_refusal` has published.
         self._published_freed: dict[int, datetime.datetime] = {}
-        self._publishing = threading.Lock()
-        self._wake_up = threading.Event()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._publishing = threads.Lock()
+        self._wake_up = threads.Event()
+        self._stopping = threads.Event()
+        self._thread: threads.Thread | None = None
 
     def start(self) -> None:
         if self._thread is not None:
             return
-        self._thread = threading.Thread(target=self._run, name="host-publisher", daemon=True)
-        self._thread.start()
+        self._thread = threads.start(self._run, "host-publisher")
 
     def stop(self) -> None:
         self._stopping.set()
@@ -89,7 +86,7 @@ class HostPublisher:
         """Add ids of nodes that have free capacity again, and did not change otherwise."""
         with self._lock:
             if not self._freed:
-                self._freed_since = time.monotonic()
+                self._freed_since = clock.monotonic()
             self._freed |= nodes
         if self._thread is None:
             self.publish()
@@ -145,7 +142,7 @@ class HostPublisher:
         with self._lock:
             if self._changed or self._deleted:
                 return 0.0
-            return max(0.0, self._freed_since + self._freed_delay - time.monotonic()) if self._freed else None
+            return max(0.0, self._freed_since + self._freed_delay - clock.monotonic()) if self._freed else None
 
     def _run(self) -> None:
         while True:

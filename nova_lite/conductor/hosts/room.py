@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from oslo_config import cfg
 
-from nova_lite.base import metrics
+from nova_lite.base import metrics, threads
 from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.placement_request import HAS_NO_DISKS, request_spec
@@ -104,7 +103,7 @@ class SurvivalCheck:
         self._db = engine.db
         self._conf = engine.conf
         self._scheduler = scheduler
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         self._worst: int | None = None
 
     def samples(self) -> Iterator[tuple[str, metrics.Sample]]:

@@ -6,11 +6,10 @@ or deletion an evacuation has interrupted is in error, because its host may have
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from nova_lite import operations
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ids
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine import faults
 from nova_lite.conductor.engine.handler import OperationHandler
@@ -41,7 +40,7 @@ class CreatePointHandler(OperationHandler):
         if len(known) >= MOST:
             raise exceptions.TooManyPoints(instance_id=instance.uuid, most=MOST)
         added = SnapshotPoint(
-            id=str(uuid.uuid4()),
+            id=ids.new_id(),
             name=payload["name"],
             description=payload["description"],
             parent_id=next((point.id for point in known if point.is_current), None),

@@ -6,11 +6,10 @@ supersedes the change makes the guest with the share, or deletes the server.
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 from nova_lite import operations
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, ids
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.handler import OperationHandler
 from nova_lite.db.core.engine import UnitOfWork
@@ -36,7 +35,7 @@ class AttachShareHandler(OperationHandler):
         if traits.VIRTIOFS not in compute_nodes.traits_of_host(uow, instance):
             raise exceptions.SharesNotSupported()
         added = ShareMapping(
-            uuid=str(uuid.uuid4()),
+            uuid=ids.new_id(),
             share_id=share_id,
             tag=tag,
             location=share.location,

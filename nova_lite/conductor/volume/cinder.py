@@ -12,13 +12,12 @@ from __future__ import annotations
 import contextlib
 import datetime
 import logging
-import time
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from nova_lite.base import exceptions
+from nova_lite.base import clock, exceptions
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db.core.engine import UnitOfWork
@@ -93,11 +92,11 @@ class CinderWorker:
 
     def connect(self, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]) -> VolumeConnection:
         """Connect the volume to a host of the instance or its destination. A repeated request gets the same reply."""
-        deadline = time.monotonic() + self._timing.volume_lease_wait
+        deadline = clock.monotonic() + self._timing.volume_lease_wait
         while (work := self.db.write(self._take, device_uuid)) is None:
-            if time.monotonic() >= deadline:
+            if clock.monotonic() >= deadline:
                 raise exceptions.VolumeNotReady(volume_id=device_uuid)
-            time.sleep(self._timing.volume_lease_poll)
+            clock.sleep(self._timing.volume_lease_poll)
         return self._at(work, lambda: self._connect(work, host, instance_uuid, connector))
 
     def _connect(self, work: _Work, host: str, instance_uuid: str, connector: dict[str, Any]) -> VolumeConnection:

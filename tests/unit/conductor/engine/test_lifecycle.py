@@ -760,7 +760,7 @@ def test_a_silent_host_goes_down_but_not_while_the_conductor_could_not_hear(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1000.0]
-    monkeypatch.setattr(reconciler.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(reconciler.clock, "monotonic", lambda: clock[0])
 
     def age(host: str, seconds: float) -> None:
         def change(uow: UnitOfWork) -> None:

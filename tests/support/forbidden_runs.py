@@ -1,0 +1,200 @@
+"""Runs of an unreliable cloud in which one protection of the protocol matters (`tests.support.unguarded`).
+
+With the protection the run is a path of the model. Without it, it is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+from nova_lite.compute.fencing import NEVER
+from nova_lite.virt.fake_hypervisor import FakeHypervisor
+from tests.support.unreliable_cloud import HOSTS, UnreliableCloud
+from tests.support.waiting import wait_for
+
+#: Seconds that a step of a build takes while something else happens.
+_WHILE = 0.5
+BEFORE, AFTER = "spawn_before_domain", "spawn_after_domain"
+
+
+def _host_of(cloud: UnreliableCloud, server: str) -> str | None:
+    host: str | None = cloud.request("GET", f"/servers/{server}").json["server"]["OS-EXT-SRV-ATTR:host"]
+    return host
+
+
+def _active(cloud: UnreliableCloud) -> str:
+    server = cloud.send_create()
+    assert cloud.settle(server)
+    return server
+
+
+def _building(cloud: UnreliableCloud, step: str) -> str:
+    """Begin a create, and return once its host has a build that takes time at this step."""
+    cloud.set_builds(HOSTS, [], {step: _WHILE})
+    server = cloud.send_create()
+    _deliver_until(cloud, lambda: _is_building(cloud, server))
+    if step == AFTER:
+        fakes = [host.host.driver.guests for host in cloud.hosts.values()]
+        wait_for("the domain is there", lambda: any(server in {info.uuid for info in one.all()} for one in fakes), 20)
+    cloud.mend_builds()
+    return server
+
+
+def _is_building(cloud: UnreliableCloud, server: str) -> bool:
+    return any(host.jobs.is_building(server) for host in cloud.hosts.values())
+
+
+def _deliver_until(cloud: UnreliableCloud, done: Callable[[], bool]) -> None:
+    def delivered() -> bool:
+        cloud.deliver()
+        return done()
+
+    wait_for("messages have had their effect", delivered, 20)
+
+
+def _act(cloud: UnreliableCloud, server: str, action: str, body: Any = None) -> None:
+    cloud.request("POST", f"/servers/{server}/action", {action: body})
+
+
+def _delete(cloud: UnreliableCloud, server: str) -> None:
+    cloud.request("DELETE", f"/servers/{server}")
+
+
+def scheduled_twice(cloud: UnreliableCloud) -> None:
+    """Let the reconciler schedule a build while another thread waits for the scheduler."""
+    server = cloud.send_create()
+
+    def schedule_again() -> None:
+        cloud.bus.meanwhile = lambda: None
+        cloud.retry()
+        wait_for("the other thread has placed it", lambda: _host_of(cloud, server), 20)
+
+    cloud.bus.meanwhile = schedule_again
+    cloud.deliver()
+    cloud.settle(server)
+
+
+def repeated_while_it_builds(cloud: UnreliableCloud) -> None:
+    server = _building(cloud, BEFORE)
+    cloud.retry()
+    cloud.settle(server)
+
+
+def fenced_before_its_command(cloud: UnreliableCloud) -> None:
+    """Lose the command of a build, and let its deadline pass."""
+    server = cloud.send_create()
+    _deliver_until(cloud, lambda: bool(_host_of(cloud, server)))
+    cloud.bus.held = []
+    cloud.expire()
+    cloud.settle(server)
+
+
+def failed_at_a_host(cloud: UnreliableCloud) -> None:
+    cloud.set_builds(HOSTS, [BEFORE], {})
+    cloud.settle(cloud.send_create())
+
+
+def deleted_while_it_builds(cloud: UnreliableCloud) -> None:
+    """Delete a server whose build has passed its last check, and has not made its domain."""
+    write = FakeHypervisor.write
+
+    def slow_write(fake: FakeHypervisor, domain: Any) -> None:
+        time.sleep(_WHILE)
+        write(fake, domain)
+
+    stores = [host.host.fencing for host in cloud.hosts.values()]
+    with mock.patch.object(FakeHypervisor, "write", slow_write):
+        server = cloud.send_create()
+        _deliver_until(cloud, lambda: any(store.get(server).created_generation != NEVER for store in stores))
+        _delete(cloud, server)
+        cloud.settle(server)
+
+
+def reported_twice(cloud: UnreliableCloud) -> None:
+    """Repeat the report of a failed build while the next host builds."""
+    cloud.set_builds(HOSTS, [BEFORE], {})
+    server = cloud.send_create()
+    _deliver_until(cloud, lambda: any(message.method == "finish_build" for message in cloud.bus.sent))
+    (report, *_) = [message for message in cloud.bus.sent if message.method == "finish_build"]
+    cloud.set_builds(HOSTS, [], {BEFORE: _WHILE})
+    _deliver_until(cloud, lambda: _is_building(cloud, server) and _host_of(cloud, server) not in (None, _from(report)))
+    cloud.bus.arrive(report)
+    cloud.settle(server)
+
+
+def _from(report: Any) -> str:
+    host: str = report.arguments["result"]["host"]
+    return host
+
+
+def stopped_late(cloud: UnreliableCloud) -> None:
+    """Repeat a stop after a later start."""
+    server = _active(cloud)
+    for action in ("os-stop", "os-start"):
+        _act(cloud, server, action)
+        cloud.settle(server)
+    cloud.bus.arrive(next(message for message in cloud.bus.sent if message.method == "stop_instance"))
+    cloud.settle(server)
+
+
+def deleted_while_its_host_is_away(cloud: UnreliableCloud) -> None:
+    server = _active(cloud)
+    cloud.mark_down(*HOSTS)
+    _delete(cloud, server)
+    cloud.mark_up()
+    cloud.settle(server)
+
+
+def built_late(cloud: UnreliableCloud) -> None:
+    """Let the deadline of a build pass that then succeeds, while the conductor cannot ask its host."""
+    server = _building(cloud, AFTER)
+    cloud.bus.lost = {"fence_instance"}
+    cloud.expire()
+    wait_for("the build has ended", lambda: not _is_building(cloud, server), 20)
+    cloud.bus.lost = set()
+    cloud.settle(server)
+
+
+def deleted_late(cloud: UnreliableCloud) -> None:
+    server = _active(cloud)
+    _delete(cloud, server)
+    cloud.expire()
+    cloud.settle(server)
+
+
+def stopped_while_a_rebuild_is_undone(cloud: UnreliableCloud) -> None:
+    server = _active(cloud)
+    cloud.bus.lost = {"fence_instance"}
+    _act(cloud, server, "rebuild", {"imageRef": cloud.image_id})
+    cloud.bus.held = []
+    cloud.expire()
+    _act(cloud, server, "os-stop")
+    cloud.bus.lost = set()
+    cloud.settle(server)
+
+
+#: Runs by rule of `tests.support.unguarded`.
+RUNS: dict[str, Callable[[UnreliableCloud], None]] = {
+    "one driver": scheduled_twice,
+    "confirmation": repeated_while_it_builds,
+    "revocation": fenced_before_its_command,
+    "fence before report": failed_at_a_host,
+    "instance lock": deleted_while_it_builds,
+    "report generation": reported_twice,
+    "action order": stopped_late,
+    "cleanup": deleted_while_its_host_is_away,
+    "late success": built_late,
+    "lasting delete": deleted_late,
+    "undo first": stopped_while_a_rebuild_is_undone,
+}
+
+
+def run(cloud: UnreliableCloud, rule: str, guard: contextlib.AbstractContextManager[object]) -> None:
+    """Make the run of a rule under a guard, whatever becomes of the server."""
+    cloud.begin()
+    with guard:
+        RUNS[rule](cloud)

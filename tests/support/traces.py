@@ -1,0 +1,161 @@
+"""Records the traces of servers in this process: their rows, and the tokens, commands and domains of their hosts.
+
+`tests.model.paths` says whether a trace is a path of the model. A row is read at the end of the transaction that has
+changed it, inside of it, and counts once that is committed. Hosts are recorded where they write to their disks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from unittest import mock
+
+import msgspec
+import sqlalchemy as sa
+
+from nova_lite.compute.fencing import NEVER, FencingTokenStore, Record
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.models import Allocation, ComputeNode, Instance, InstanceAction
+from nova_lite.operations.states import PowerState
+from nova_lite.virt.fake_hypervisor import FakeHypervisor
+from tests.model.paths import KINDS, Event, Trace, events, host_number, view
+from tests.model.state import NAMES, OFF, RUNNING
+
+_IS_OPEN = sa.and_(InstanceAction.instance_uuid == Instance.uuid, InstanceAction.finish_time.is_(None))
+_ROWS = (
+    sa.select(
+        Instance.uuid,
+        Instance.vm_state,
+        Instance.host,
+        Instance.generation,
+        ComputeNode.host,
+        Instance.deleted,
+        InstanceAction.action,
+        InstanceAction.step,
+    )
+    .join(
+        InstanceAction,
+        sa.and_(InstanceAction.instance_uuid == Instance.uuid, InstanceAction.finish_time.is_(None)),
+        isouter=True,
+    )
+    .join(Allocation, Allocation.instance_uuid == Instance.uuid, isouter=True)
+    .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id, isouter=True)
+)
+
+
+def _actions(uow: UnitOfWork, server: str) -> list[tuple[int, str]]:
+    query = sa.select(InstanceAction.id, InstanceAction.action).where(InstanceAction.instance_uuid == server)
+    return [(number, kind) for number, kind in uow.session.execute(query.order_by(InstanceAction.id))]
+
+
+class _Note(NamedTuple):
+    """A raw value: of a server, in a stream of a host (None: its rows), between two times."""
+
+    server: str
+    stream: str
+    host: str | None
+    value: tuple[Any, ...]
+    begin: float
+    end: float
+
+
+class Recorder:
+    """Notes of all servers of this process, from `recording` on."""
+
+    def __init__(self) -> None:
+        self._notes: list[_Note] = []
+        self._mutex = threading.Lock()
+        self._rows: dict[str, tuple[Any, ...]] = {}
+
+    def watch(self, db: Database) -> None:
+        """Record the rows of this database."""
+        self._db = db
+        db.subscribe(self._read_rows, always=True)
+
+    def _read_rows(self, uow: UnitOfWork) -> None:
+        begin = time.monotonic()
+        found = {uuid: tuple(values) for uuid, *values in uow.rows(_ROWS)}
+        changed = {uuid: row for uuid, row in found.items() if self._rows.get(uuid) != row}
+
+        def committed() -> None:
+            self._rows |= changed
+            for uuid, row in changed.items():
+                self._add(_Note(uuid, "rows", None, row, begin, time.monotonic()))
+
+        if changed:
+            uow.after_commit(committed)
+
+    def _add(self, note: _Note) -> None:
+        with self._mutex:
+            self._notes.append(note)
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record what the hosts of this process write while the context lasts."""
+        write_record, write, remove = FencingTokenStore._write, FakeHypervisor.write, FakeHypervisor.remove
+
+        def noted_record(store: FencingTokenStore, record: Record, **changes: Any) -> None:
+            begin = time.monotonic()
+            write_record(store, record, **changes)
+            self._note_record(store, msgspec.structs.replace(record, **changes), begin)
+
+        def noted_write(fake: FakeHypervisor, domain: Any) -> None:
+            begin, is_new = time.monotonic(), domain.uuid not in fake.uuids("domains")
+            write(fake, domain)
+            powers = (RUNNING,) if domain.power_state == PowerState.RUNNING else (OFF,)
+            if is_new:  # a hypervisor defines a domain before it starts it, and the fake one does both at once
+                powers = (OFF, *powers)
+            for power in powers:
+                self._add(_Note(domain.uuid, "domain", fake.host, (domain.generation, power), begin, time.monotonic()))
+
+        def noted_remove(fake: FakeHypervisor, instance_uuid: str) -> None:
+            begin = time.monotonic()
+            remove(fake, instance_uuid)
+            self._add(_Note(instance_uuid, "domain", fake.host, (0, 0), begin, time.monotonic()))
+
+        with (
+            mock.patch.object(FencingTokenStore, "_write", noted_record),
+            mock.patch.object(FakeHypervisor, "write", noted_write),
+            mock.patch.object(FakeHypervisor, "remove", noted_remove),
+        ):
+            yield
+
+    def _note_record(self, store: FencingTokenStore, record: Record, begin: float) -> None:
+        tokens = tuple(0 if value == NEVER else value for value in (record.revoked_generation, record.built_generation))
+        commands = (record.last_action_id, record.result is not None)
+        for stream, value in (("tokens", tokens), ("commands", commands)):
+            self._add(_Note(record.uuid, stream, store._directory, value, begin, time.monotonic()))
+
+    def servers(self) -> list[str]:
+        """Return the servers that have rows."""
+        return list(self._rows)
+
+    def trace(self, server: str, attempts: int) -> Trace:
+        """Return the trace of a server until its first operation that the model does not have."""
+        notes = sorted((note for note in self._notes if note.server == server), key=lambda note: note.begin)
+        rows = [note for note in notes if note.stream == "rows"]
+        strange = [note.begin for note in rows if note.value[5] not in (None, *KINDS)]
+        notes = [note for note in notes if note.begin < min(strange, default=float("inf"))]
+        rows = [note for note in rows if note in notes]
+        hosts = sorted({str(host) for note in rows for host in (note.value[1], note.value[3]) if host is not None})
+        actions = [number for number, kind in self._db.read(_actions, server) if kind in KINDS]
+        values: dict[str, list[Event]] = {}
+        for note in notes:
+            stream, value = note.stream, note.value
+            if stream == "rows":
+                vm, host, generation, held, deleted, kind, step = value
+                places = host_number(host, hosts), generation, host_number(held, hosts)
+                value = (vm, *places, bool(deleted), kind or "", step or "")
+            else:
+                host = next(name for name in hosts if str(note.host).rstrip("/").endswith(name))
+                stream = f"{stream} {NAMES[hosts.index(host)]}"
+                if note.stream == "commands":
+                    value = (actions.index(value[0]) + 1 if value[0] else 0, value[1])
+            values.setdefault(stream, []).append(Event(value, note.begin, note.end))
+        count = max(len(hosts), 1)
+        start = Trace({}, count).model().initial()
+        streams = {name: events(values.get(name, []), initial) for name, initial in view(start).items()}
+        return Trace(streams, count, len(actions), 0, attempts)

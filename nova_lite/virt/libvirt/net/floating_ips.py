@@ -39,6 +39,13 @@ class FloatingAddresses:
         self._interface = interface
         self._here: set[str] | None = None
 
+    def present(self, addresses: set[str]) -> set[str]:
+        """Return those of some addresses that the interface has. Raises `VirtDriverError`."""
+        if not addresses:
+            return set()
+        words = images.run("ip", "-4", "-oneline", "address", "show", "dev", self._interface).decode().split()
+        return {address for address in addresses if f"{address}/32" in words}
+
     def assign(self, addresses: set[str]) -> None:
         """Set the addresses of this machine to exactly these. Raises `VirtDriverError`."""
         if addresses == self._here:
@@ -46,13 +53,12 @@ class FloatingAddresses:
         before = self._read()
         if addresses | before:
             files.write_atomically(self._path, msgspec.json.encode(sorted(addresses | before)), writer=self._host)
-        for address in sorted(before - addresses):
-            # Added first, so that the removal succeeds even if the address is missing.
-            images.run("ip", "address", "replace", f"{address}/32", "dev", self._interface)
+        here = self.present(addresses | before)
+        for address in sorted(before & here - addresses):
             images.run("ip", "address", "del", f"{address}/32", "dev", self._interface)
         for address in sorted(addresses - (self._here or set())):
             images.run("ip", "address", "replace", f"{address}/32", "dev", self._interface)
-            if address not in before:
+            if address not in here:
                 announce(self._interface, address)
         if addresses | before:
             files.write_atomically(self._path, msgspec.json.encode(sorted(addresses)), writer=self._host)

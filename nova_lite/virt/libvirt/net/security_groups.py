@@ -60,7 +60,8 @@ class PortFirewall:
     """Filters the ports of this host.
 
     The last filters from the conductor are stored on disk. They stay valid until they are replaced, also after a
-    restart of the daemon or the machine.
+    restart of the daemon or the machine. But a machine that has booted has no floating addresses until the conductor
+    sends them.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str, numbers: Links | None = None) -> None:
@@ -91,7 +92,11 @@ class PortFirewall:
             )
         with self._lock:
             self._ports = {uuid: filtered_vifs(vifs) for uuid, vifs in ports.items()}
-            self._filters = self._read()
+            stored = self._read()
+            # Another host may have got an address since this machine lost it by a reboot: the conductor decides.
+            here = self._floating.present(set(stored.floating.values()))
+            floating = {port: address for port, address in stored.floating.items() if address in here}
+            self._filters = msgspec.structs.replace(stored, floating=floating)
             self._apply()
 
     def plug(self, instance_uuid: str, vifs: list[VIF], beside: str = "") -> None:

@@ -462,7 +462,7 @@ def test_floating_addresses_on_disk_may_be_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str
 ) -> None:
     commands: list[str] = []
-    monkeypatch.setattr(floating_ips.images, "run", lambda *words: commands.append(" ".join(words)))
+    monkeypatch.setattr(floating_ips.images, "run", lambda *words: commands.append(" ".join(words)) or b"")
     (tmp_path / "floating@host-a.json").write_text(stored)
     floating_ips.FloatingAddresses(str(tmp_path), "host-a", "lo").assign({"192.0.2.2"})
     assert "ip address replace 192.0.2.2/32 dev lo" in commands

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -129,6 +129,9 @@ class HostFilters(abilities.Filters):
 
     def are_missing(self) -> bool:
         return self._parts.port_firewall.lacks_filters() or self._parts.tunnels.lacks_peers()
+
+    def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
+        self._parts.port_firewall.withdraw_addresses(instance_uuids)
 
     @file_errors()
     def apply(self, filters: PortFilters) -> None:

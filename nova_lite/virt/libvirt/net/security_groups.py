@@ -76,7 +76,7 @@ class PortFirewall:
         self._lock = threading.Lock()
         self._ports: dict[str, list[VIF]] = {}
         self._filters = PortFilters()
-        self._is_applied = False
+        self._is_applied = self._has_withdrawn = False
 
     def prepare(self, ports: dict[str, list[VIF]]) -> None:
         """Load the filters. ``ports``: of this host's guests, by instance. Raises `ConfigurationError` if filtering is
@@ -135,7 +135,7 @@ class PortFirewall:
         if not self.enabled:
             return
         with self._lock:
-            changes = None
+            changes, self._has_withdrawn = None, False
             if filters != self._filters:
                 files.write_atomically(self._path, msgspec.json.encode(filters), writer=self._host)
                 if self._is_applied and any(self._ports.values()):
@@ -146,6 +146,16 @@ class PortFirewall:
                 return
             # A failure means that another program has changed the table. Then it is replaced.
             if not self._is_applied or self._is_gone():
+                self._apply()
+
+    def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
+        """Remove the floating addresses of these instances until `set`. Raises `VirtDriverError`."""
+        with self._lock:
+            ports = {vif.id for uuid in instance_uuids for vif in self._ports.get(uuid, ())}
+            floating = {port: address for port, address in self._filters.floating.items() if port not in ports}
+            if floating != self._filters.floating:
+                self._filters = msgspec.structs.replace(self._filters, floating=floating)
+                self._has_withdrawn = True
                 self._apply()
 
     def _is_gone(self) -> bool:
@@ -161,9 +171,11 @@ class PortFirewall:
             return sorted(uuid for uuid, vifs in self._ports.items() if vifs)
 
     def lacks_filters(self) -> bool:
-        """Check whether the filters of any port are missing."""
+        """Check whether the filters of any port are missing, or were incomplete since `withdraw_addresses`."""
         with self._lock:
-            return any(vifs and uuid not in self._filters.instances for uuid, vifs in self._ports.items())
+            return self._has_withdrawn or any(
+                vifs and uuid not in self._filters.instances for uuid, vifs in self._ports.items()
+            )
 
     def _apply(self, beside: str = "") -> None:
         bridges = {bridge_name(vif.network) for vifs in self._ports.values() for vif in vifs}

@@ -324,7 +324,8 @@ def test_invalid_interface_or_floating_address_stops_no_start(
         ),
     ]
     good = make_port(id="good")
-    monkeypatch.setattr(security_groups.floating_ips.FloatingAddresses, "assign", lambda self, addresses: None)
+    monkeypatch.setattr(floating_ips.FloatingAddresses, "present", lambda _, addresses: addresses)
+    monkeypatch.setattr(floating_ips.FloatingAddresses, "assign", lambda self, addresses: None)
     floating = {"good": "192.0.2.1%lo", "a": "192.0.2.2"}
     (tmp_path / "_port-filters@host-a.json").write_bytes(msgspec.json.encode(PortFilters(floating=floating)))
     firewall = make(tmp_path)
@@ -455,6 +456,59 @@ def test_addresses_that_cannot_be_assigned_do_not_keep_filters_from_changing(
     with pytest.raises(exceptions.VirtDriverError, match="no such device"):
         firewall.set(PortFilters(groups={"web": WEB}, instances={"i": ["web"]}, floating={"p": "192.0.2.1"}))
     assert "jump in_web" in nft.texts[-1]
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the floating addresses that the machine has."""
+    found: set[str] = set()
+
+    def assign(_: object, addresses: set[str]) -> None:
+        found.clear()
+        found.update(addresses)
+
+    monkeypatch.setattr(floating_ips.FloatingAddresses, "present", lambda _, addresses: addresses & found)
+    monkeypatch.setattr(floating_ips.FloatingAddresses, "assign", assign)
+    ways = [floating_ips.Lead("192.0.2.1", "169.254.192.9", "10.0.0.1")]
+    monkeypatch.setattr(floating_ips.Translations, "assign", lambda _, wanted: ways[: len(wanted)])
+    return found
+
+
+FLOATING = PortFilters(groups={"web": WEB}, instances={"i": ["web"]}, floating={"p": "192.0.2.1"})
+
+
+def test_floating_address_comes_back_with_the_daemon_but_not_with_the_machine(
+    tmp_path: Path, nft: Nft, here: set[str]
+) -> None:
+    """Another host may have got it meanwhile."""
+    ports = {"i": [make_port(id="p")]}
+    firewall = make(tmp_path)
+    firewall.prepare(ports)
+    firewall.set(FLOATING)
+    make(tmp_path).prepare(ports)
+    assert here == {"192.0.2.1"} and "192.0.2.1" in nft.texts[-1]
+    here.clear()
+    again = make(tmp_path)
+    again.prepare(ports)
+    assert here == set() and "192.0.2.1" not in nft.texts[-1] and "jump in_web" in nft.texts[-1]
+    again.set(FLOATING)
+    assert here == {"192.0.2.1"}
+
+
+def test_withdrawn_floating_address_is_away_until_the_filters_come(tmp_path: Path, nft: Nft, here: set[str]) -> None:
+    ports = {"i": [make_port(id="p")]}
+    firewall = make(tmp_path)
+    firewall.prepare(ports)
+    firewall.set(FLOATING)
+    firewall.withdraw_addresses(["other"])
+    assert here == {"192.0.2.1"} and not firewall.lacks_filters()
+    firewall.withdraw_addresses(["i"])
+    assert here == set() and firewall.lacks_filters(), "the conductor is asked as soon as it answers"
+    assert "192.0.2.1" not in nft.texts[-1]
+    make(tmp_path).prepare(ports)
+    assert here == set(), "nor does a new daemon bring it back"
+    firewall.set(FLOATING)
+    assert here == {"192.0.2.1"} and not firewall.lacks_filters()
 
 
 @pytest.mark.parametrize("stored", ["{", '["fe80::%lo", "192.0.2.1"]', "[1]"])

@@ -1,13 +1,12 @@
-"""Two projects with equal addresses lose a host: ``python -m tests.faults.tenants``.
+"""Two projects with equal addresses lose a host: ``failover.sh --tenants``.
 
 Each has a network with the same range, a router, and a load balancer in front of two real guests on two hosts, all with
 floating addresses. Clients outside, and the guest that stays, ask each of them several times a second. Then the host of
-one guest of each project, and of one load balancer, loses power. It comes back later.
+one guest of each project, and of one load balancer, is lost. It comes back later.
 """
 
 from __future__ import annotations
 
-import argparse
 import base64
 import collections
 import contextlib
@@ -27,6 +26,7 @@ import requests
 from tests.faults import matrix, tenants_report
 from tests.faults.fabric import ADDRESS, CLIENTS, HOST_ADDRESS, INTERFACE, OUTSIDE, Fabric, NetworkedMachine, mac_of
 from tests.faults.real_failover import CONFIG, CUT_POWER, LIMIT, POLL, PROTECTED, RealCloud
+from tests.faults.real_failover import WAYS as WAYS_OF_LOSS
 from tests.faults.tenants_report import BALANCER, GUEST, INSIDE, LOST, STAYED, WAYS, Answer, Row
 from tests.functional import cloud
 from tests.integration import guest_image
@@ -52,6 +52,8 @@ RANGE, GUESTS, VIP = "10.0.0.0/24", ("10.0.0.11", "10.0.0.12"), "10.0.0.100"
 
 #: Seconds for which all ways answer before the loss, and at its end; and for which the host that is back is observed.
 STEADY, AFTERWARDS = 10.0, 45.0
+#: Seconds after which each way has to answer again.
+BACK = 240.0
 
 #: Program of a guest: it answers with its name, and asks others, if it is the one that stays.
 SERVE = """#!/bin/sh
@@ -302,10 +304,9 @@ class Scene:
             by_way[item.project, item.way].append(item)
         return {key: tenants_report.row_of(items, self._guests, since, until) for key, items in by_way.items()}
 
-    def taken(self, since: float) -> list[tuple[float, str]]:
-        """Return the answers of the lost host to ARP requests: seconds since then, and addresses."""
-        mac = mac_of(self._real.cloud.computes.index(self.lost) + 1)
-        return [(at - since, address) for at, address, who in list(self._owners) if who == mac and at > since]
+    def owners(self, since: float) -> list[tuple[float, str, str]]:
+        """Return answers to ARP requests: seconds since then, addresses, and MAC addresses."""
+        return [(at - since, address, who) for at, address, who in list(self._owners) if at > since]
 
     def wait_steady(self, what: str) -> None:
         """Wait until all ways have answered well for some seconds."""
@@ -323,21 +324,17 @@ class Scene:
             raise AssertionError("\n".join([str(error), *table])) from None
 
 
-def run(scene: Scene, real: RealCloud, limit: float) -> list[str]:
+def run(scene: Scene, real: RealCloud, how: str) -> list[str]:
     """Lose the host, print the table, and let the host return. Return what is wrong."""
     ids = [server for tenant in scene.tenants for server in tenant.servers]
     scene.wait_steady("all ways answer before the loss")
     wait_for("guests are confirmed", lambda: real.confirmed(ids), LIMIT, POLL)
     lost_at = time.monotonic()
-    real.lose(scene.lost, CUT_POWER)
+    real.lose(scene.lost, how)
     with contextlib.suppress(AssertionError):  # The table shows which way does not.
         scene.wait_steady("all ways answer again")
     until = time.monotonic()
-    print(f"Host {scene.lost} lost its power.\n{tenants_report.HEAD}", flush=True)
-    rows = scene.rows(lost_at, until)
-    for key, row in rows.items():
-        print(tenants_report.line(*key, row), flush=True)
-    wrong = tenants_report.problems(rows, limit, scene.taken(lost_at + 1))
+    wrong = show(f"Host {scene.lost} is lost: {how}.", scene.rows(lost_at, until))
     for tenant in scene.tenants:
         tenant.wait_active()
     returned = time.monotonic()
@@ -345,11 +342,15 @@ def run(scene: Scene, real: RealCloud, limit: float) -> list[str]:
     for _ in polls(AFTERWARDS, 1.0):
         pass
     scene.wait_steady("all ways answer after the return of the host")
-    print(f"The host is back.\n{tenants_report.HEAD}", flush=True)
-    later = scene.rows(returned, time.monotonic())
-    for key, row in later.items():
-        print(tenants_report.line(*key, row), flush=True)
-    return wrong + tenants_report.problems(later, limit, scene.taken(returned))
+    wrong += show("The host is back.", scene.rows(returned, time.monotonic()))
+    return wrong + tenants_report.conflicts(scene.owners(lost_at), mac_of(1))
+
+
+def show(title: str, rows: dict[tuple[str, str], Row]) -> list[str]:
+    """Print a table, and return what is wrong in it."""
+    print("\n".join([title, "", tenants_report.HEAD]))
+    print("\n".join(tenants_report.line(*key, row) for key, row in rows.items()), flush=True)
+    return tenants_report.problems(rows, BACK)
 
 
 @contextlib.contextmanager
@@ -364,29 +365,24 @@ def cloud_on(fabric: Fabric, path: Path, computes: int, port: int) -> Iterator[R
         real.stop()
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="failover.sh --tenants")
-    parser.add_argument("--computes", type=int, default=3, help="hosts; the third one has no guests before the loss")
-    parser.add_argument("--limit", type=float, default=240.0, help="seconds until each way has to answer again")
-    args = parser.parse_args(arguments)
-    if args.computes not in range(2, 10):
-        parser.error(f"--computes takes a number from 2 to 9; it was given {args.computes}")
+def main(computes: int, how: str) -> int:
+    """Lose a host in the first way that has ``how`` in its name. Return the exit code."""
+    way = next((way for way in (CUT_POWER, *WAYS_OF_LOSS) if how in way), None)
+    if way is None or computes not in range(2, 10):
+        print(f"Use 2 to 9 hosts, and a part of: {'; '.join(WAYS_OF_LOSS)}", flush=True)
+        return 2
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tenants-", dir="/var/tmp")))
         directory.chmod(0o755)
         fabric = Fabric()
         stack.callback(fabric.close)
         port = free_port()
-        real = stack.enter_context(cloud_on(fabric, directory, args.computes, port))
+        real = stack.enter_context(cloud_on(fabric, directory, computes, port))
         try:
-            wrong = run(Scene(real, fabric, port, stack), real, args.limit)
+            wrong = run(Scene(real, fabric, port, stack), real, way)
         except Exception:
             kept = matrix.keep_logs(directory, Path(tempfile.gettempdir(), "nova-lite-tenants-logs"))
             print(f"The run ended early; logs are in {kept}", flush=True)
             raise
     print("\n".join([*wrong, f"{len(wrong)} problems"]), flush=True)
     return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

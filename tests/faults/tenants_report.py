@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Sequence
 
 #: Ways of a project, by the words of the table.
 STAYED = "floating address of the guest that stayed"
@@ -69,15 +69,27 @@ def line(project: str, way: str, row: Row) -> str:
     return f"| {project} | {way} | {row.connections} | {row.failed} | {row.gap:.1f} s | {back} | {row.foreign} |"
 
 
-def problems(rows: dict[tuple[str, str], Row], limit: float, taken: Collection[tuple[float, str]]) -> list[str]:
-    """Return what is wrong. ``taken``: answers of the lost host to ARP requests: seconds later, and addresses."""
+def problems(rows: dict[tuple[str, str], Row], limit: float) -> list[str]:
+    """Return what is wrong. ``limit``: seconds after which each way has to answer again."""
     found = []
     for (project, way), row in rows.items():
         if row.foreign:
             found.append(f"{project}, {way}: {row.foreign} answers are of the other project")
         if row.back is None or row.back > limit:
             found.append(f"{project}, {way}: does not answer within {limit:g} s")
-    for address in sorted({address for _, address in taken}):
-        times = [seconds for seconds, other in taken if other == address]
-        found.append(f"the lost host answers for {address}, {min(times):.1f} to {max(times):.1f} s later")
     return found
+
+
+def conflicts(owners: Sequence[tuple[float, str, str]], lost: str) -> list[str]:
+    """Return the addresses for which the lost host answers after another one. ``owners``: seconds, addresses, MACs."""
+    moved: set[str] = set()
+    again: dict[str, list[float]] = {}
+    for seconds, address, mac in owners:
+        if mac != lost:
+            moved.add(address)
+        elif address in moved:
+            again.setdefault(address, []).append(seconds)
+    return [
+        f"the lost host answers for {address}, which has moved, {min(times):.1f} to {max(times):.1f} s after the loss"
+        for address, times in sorted(again.items())
+    ]

@@ -4,6 +4,7 @@
 #   failover.sh [--runs N] [--guests N] [--computes N] [--seed N]
 #   failover.sh --guests real [--runs N] [--how TEXT] [--disks directory|rbd] [--parallel N] [--minutes N] [--results FILE]
 #   failover.sh --page --results FILE           print the table of the results, and lose nothing
+#   failover.sh --tenants [--computes N] [--how TEXT]    instead two projects with equal addresses lose a host with real guests
 #   failover.sh --nemesis MINUTES [--seed N]    instead hosts are lost at random, with other faults at the same time
 #   failover.sh --alarms MINUTES [--computes N] [--load N] [--seed N]    instead no host is lost, but none works well
 #

@@ -164,6 +164,7 @@ class SelfFencing:
         self._registration = registration
         self._jobs = jobs
         self._on_renewed = on_renewed
+        self._filters = driver.filters
         self._guard = GuardClient(conf, host, driver.guard_arguments() if self.enabled else [], timing)
         self._timing = timing
         self._lock = threading.Lock()
@@ -261,7 +262,9 @@ class SelfFencing:
         state = self._guard.require()
         if not self._is_taken_over:
             self._guests = frozenset(state["guests"])
-            self._has_stopped = bool(state["stopped"])
+            if state["stopped"]:
+                self._has_stopped = True
+                self._withdraw_addresses()
             self._is_taken_over = True
         ends_at = self._ends_at - GUARD_MARGIN if self._is_promised else guard.now() + self._seconds - GUARD_MARGIN
         if state["ends_at"] is not None:
@@ -328,6 +331,15 @@ class SelfFencing:
         self._may_start = False
         self.forget_comparisons()
         self._has_stopped = self._guard.stop(self._guests)
+        self._withdraw_addresses()
+
+    def _withdraw_addresses(self) -> None:
+        """Answer for no floating address of stopped guests, which may run elsewhere. A failure is logged."""
+        if self._filters:
+            try:
+                self._filters.withdraw_addresses(self._guests)
+            except exceptions.VirtDriverError as error:
+                LOG.error("This host keeps floating addresses of stopped guests: %s", error.message)
 
     def require_lease(self, instance_uuid: str) -> None:
         """Raise `ServiceUnavailable` if a command could start a guest that may run elsewhere.

@@ -184,6 +184,11 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     names: dict[str, NetworkMembers] | None = None
     forwardings: list[HostForwarding] = msgspec.field(default_factory=list)
 
+    def of_firewall(self, routers: list[HostRouter] | None) -> PortFilters:
+        """Return what the rules of security groups and floating addresses follow from, with other ``routers``."""
+        known = {"groups", "instances", "ports", "floating", "read_at", "forwardings"}
+        return PortFilters(**{name: getattr(self, name) for name in known}, routers=routers)
+
 
 @functools.lru_cache(maxsize=1024)
 def default_id(project_id: str | None) -> str:

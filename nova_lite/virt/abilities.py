@@ -17,7 +17,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -760,6 +760,10 @@ class Filters(Protocol):
     @abc.abstractmethod
     def apply(self, filters: PortFilters) -> None:
         """Replace all filters, also of running guests, immediately."""
+
+    @abc.abstractmethod
+    def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
+        """Remove the floating addresses of these instances until `apply`, because another host may get them."""
 
 
 class Images(Protocol):

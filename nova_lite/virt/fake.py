@@ -7,7 +7,7 @@ import platform
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 from oslo_config import cfg
@@ -310,6 +310,9 @@ class FakeFilters(Ability, abilities.Filters):
         self._fake.step("set_port_filters")
         files.write_atomically(self._filters_path, msgspec.json.encode(filters), durable=False, writer=self._fake.host)
         self._filtered = set(filters.instances)
+
+    def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
+        """Do nothing: a fake host answers for no address."""
 
     def applied(self) -> PortFilters:
         """Return the filters that were set last."""

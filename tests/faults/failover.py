@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nova_lite.db.core.engine import Database
-from tests.faults import failover_report, guards, real_disks, real_failover
+from tests.faults import failover_report, guards, real_disks, real_failover, tenants
 from tests.faults.storm import run as storm
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
@@ -188,6 +188,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--results", type=Path, metavar="FILE", help="of real guests: a line of JSON for each run")
     parser.add_argument("--disks", choices=real_disks.KINDS, help="of real guests: where they have their disks")
     parser.add_argument("--page", action="store_true", help="print the table of the results, and lose nothing")
+    parser.add_argument("--tenants", action="store_true", help="instead: two projects with equal addresses lose a host")
     parser.add_argument("--nemesis", type=float, metavar="MINUTES", help="instead: faults at random, and all at once")
     parser.add_argument("--alarms", type=float, metavar="MINUTES", help="instead: stress that no host is lost by")
     parser.add_argument("--load", type=int, default=50, help="of --alarms: processes that want a CPU")
@@ -198,6 +199,8 @@ def main(arguments: list[str]) -> int:
     for name in ("minutes", "nemesis", "alarms"):
         if (minutes := getattr(args, name)) is not None and not minutes > 0:
             parser.error(f"--{name} takes a number above 0; it was given {minutes:g}")
+    if args.tenants:
+        return tenants.main(args.computes, args.how)
     of_real = args.how or args.parallel != 1 or args.results or args.disks or args.minutes != float("inf")
     if of_real and not args.page and (args.nemesis or args.guests != "real"):
         parser.error("--how, --disks, --parallel, --minutes and --results are of real guests only: add --guests real.")

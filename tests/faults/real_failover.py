@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
 
@@ -92,10 +92,8 @@ while :; do
 done
 """
 
-#: First process of a host. Its end is the end of all processes there, as a power cut is.
+#: First process of a host. Its end is the end of all processes there, as a power cut is. `Machine.steps` come first.
 BOOT = """
-set -e
-mount --make-rprivate /
 for pair in run:/run/libvirt etc:/etc/libvirt lib:/var/lib/libvirt cache:/var/cache/libvirt log:/var/log/libvirt; do
     mkdir -p "${pair#*:}"
     mount --bind "$BASE/${pair%%:*}" "${pair#*:}"
@@ -119,7 +117,13 @@ def are_confirmed(database: Database, ids: list[str]) -> bool:
 
 
 class Machine:
-    """A host of its own on this machine."""
+    """A host of its own on this machine. ``spaces``: kinds of its namespaces. ``steps``: first commands of a boot."""
+
+    spaces: tuple[str, ...] = ("--mount", "--uts", "--pid")
+    steps = """
+set -e
+mount --make-rprivate /
+"""
 
     def __init__(self, running: cloud.Cloud, name: str, shared: Path) -> None:
         self.name = name
@@ -154,10 +158,11 @@ class Machine:
         (self.base / "booted").unlink(missing_ok=True)
         for path in (self.base / "run").glob("*"):  # /run is empty after a boot.
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        command = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+        command = ["unshare", *self.spaces, "--fork", "--kill-child=KILL", "--mount-proc", "bash", "-c"]
         environment = os.environ | {name: str(value) for name, value in self._environment.items()}
         with (self.base / "log/boot.log").open("ab") as log:
-            self._process = subprocess.Popen([*command, "bash", "-c", BOOT], env=environment, stdout=log, stderr=log)
+            script = self.steps + BOOT
+            self._process = subprocess.Popen([*command, script], env=environment, stdout=log, stderr=log)
         wait_for(f"{self.name} boots", (self.base / "booted").exists, 30)
         virsh = [*self.enter, "virsh", "--quiet", "--connect", "qemu:///system", "version"]
 
@@ -174,7 +179,7 @@ class Machine:
 
     @property
     def enter(self) -> list[str]:
-        return ["nsenter", "--target", str(self.first), "--mount", "--uts", "--pid", "--"]
+        return ["nsenter", "--target", str(self.first), *self.spaces, "--"]
 
     def cut_power(self, keeper: subprocess.Popen[bytes] | None = None) -> None:
         """End all processes. ``keeper``: parent of one of them, which may have stopped with it."""
@@ -248,7 +253,7 @@ class RealCloud:
     """A cloud whose hosts are machines of their own, with a link to the broker each.
 
     ``host_config``: further configuration of each host, in which ``{number}`` is its number. ``disks``: where guests
-    have theirs.
+    have theirs. ``address``: of this machine, where hosts reach the broker.
     """
 
     def __init__(
@@ -257,15 +262,16 @@ class RealCloud:
         computes: int,
         config: str = CONFIG,
         host_config: str = "",
-        machine: type[Machine] = Machine,
+        machine: Callable[[cloud.Cloud, str, Path], Machine] = Machine,
         disks: type[real_disks.Directory] | type[real_disks.Pool] = real_disks.Directory,
+        address: str = "127.0.0.1",
     ) -> None:
         self.disks: real_disks.Disks = disks(path)
         config += self.disks.config
         self.cloud = cloud.Cloud(path, computes=computes, quota=-1, patient=True, extra_config=config)
         self._host_config, self._machine = host_config, machine
         self.cloud.memory_mb_of_flavor = 96
-        self.links = {host: Proxy(self.cloud.broker_port) for host in self.cloud.computes}
+        self.links = {host: Proxy(self.cloud.broker_port, address) for host in self.cloud.computes}
         self.machines: dict[str, Machine] = {}
         self._db: Database | None = None
 
@@ -278,7 +284,8 @@ class RealCloud:
             config = self.cloud.path / f"{host}.conf"
             text, own = config.read_text(), f"@127.0.0.1:{self.cloud.broker_port}/"
             assert own in text
-            config.write_text(text.replace(own, f"@127.0.0.1:{link.port}/") + self._host_config.format(number=number))
+            text = text.replace(own, f"@{link.address}:{link.port}/")
+            config.write_text(text + self._host_config.format(number=number))
             self.machines[host] = self._machine(self.cloud, host, self.disks.directory(host))
             self.disks.prepare(self.machines[host].base / "etc")
             self.machines[host].boot()

@@ -13,6 +13,7 @@ import uuid
 import msgspec
 from oslo_config import cfg
 
+from nova_lite.base import exceptions
 from nova_lite.compute.load_balancer.backends import load_backend
 from nova_lite.compute.wings import HostWing
 from nova_lite.load_balancer.objects import Assignments, HostReport
@@ -35,7 +36,8 @@ class HostBalancers(HostWing):
         self._backend = load_backend(conf, host, driver)
         self._boot_id = str(uuid.uuid4())
         self._number = 0
-        self._due = 0.0
+        self._due = self._until = 0.0
+        self._ports: list[str] = []
 
     def tick(self, timeout: float) -> None:
         is_woken = self.woken.wait(timeout)
@@ -47,8 +49,17 @@ class HostBalancers(HostWing):
         self._number += 1
         report.boot_id, report.number = self._boot_id, self._number
         started = time.monotonic()
-        assignments = msgspec.convert(self.send(msgspec.to_builtins(report)), Assignments, str_keys=True)
-        self._backend.apply(assignments.balancers, started + assignments.lease)
+        try:
+            reply = self.send(msgspec.to_builtins(report))
+        except exceptions.NovaLiteException:
+            # The kernel removes the addresses themselves. Floating ones lead to them, and may be at another host.
+            if self.driver.filters and time.monotonic() > self._until:
+                self.driver.filters.withdraw_addresses(self._ports)
+            raise
+        assignments = msgspec.convert(reply, Assignments, str_keys=True)
+        self._ports = [item.vif.id for item in assignments.balancers]
+        self._until = started + assignments.lease
+        self._backend.apply(assignments.balancers, self._until)
         self._due = started + min(MAX_INTERVAL, assignments.lease / REPORTS)
         if _state(self._backend.report()) != _state(report):
             self.woken.set()  # the conductor waits for it

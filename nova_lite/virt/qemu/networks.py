@@ -10,9 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Callable
-
-import msgspec
+from collections.abc import Callable, Collection
 
 from nova_lite.base import exceptions
 from nova_lite.objects import VIF, Instance, Network, PortFilters
@@ -157,20 +155,13 @@ class HostFilters(abilities.Filters):
     def are_missing(self) -> bool:
         return self._port_firewall.lacks_filters()
 
+    def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
+        """Do nothing: such a host has no floating addresses."""
+
     @file_errors()
     def apply(self, filters: PortFilters) -> None:
         self._anti_spoofing.restore()
         self._interfaces.update(filters)
-        relevant = msgspec.structs.replace(
-            filters,
-            peers=None,
-            routers=None,
-            networks=None,
-            pairs=None,
-            unfiltered=None,
-            names=None,
-            qos=None,
-            floating_qos={},
-        )
+        relevant = filters.of_firewall(None)
         self._port_firewall.set(relevant)
         self._qos.set(filters)

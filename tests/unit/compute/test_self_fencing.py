@@ -140,6 +140,46 @@ def test_guests_stop_before_the_lease_ends_and_start_again_after_it_is_renewed(
     assert look(host)["stopped"] == []
 
 
+def withdrawn(host: Host, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Return the guests whose floating addresses the host gives up, at each time."""
+    found: list[list[str]] = []
+    monkeypatch.setattr(host.driver.filters, "withdraw_addresses", lambda uuids: found.append(sorted(uuids)))
+    return found
+
+
+def test_host_gives_up_floating_addresses_of_guests_that_it_stops(
+    host: Host, conductor: Leasing, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_up = withdrawn(host, monkeypatch)
+    protected(host, conductor)
+    fencing(host).tick()
+    assert given_up == []
+    clock.shift = LEASE
+    fencing(host).tick()
+    assert given_up == [[UUID]]
+    again = host.next_life()
+    given_up = withdrawn(again, monkeypatch)
+    fencing(again).renew()
+    assert given_up == [[UUID]], "the guard may have stopped them, and the daemon with them"
+    fencing(host)._guard, fencing(host)._is_promised = fencing(again)._guard, True
+
+
+def test_floating_address_that_cannot_be_given_up_is_logged(
+    host: Host,
+    conductor: Leasing,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(_: object) -> None:
+        raise exceptions.VirtDriverError(reason="no such device")
+
+    monkeypatch.setattr(host.driver.filters, "withdraw_addresses", refuse)
+    stopped(host, conductor, clock)
+    assert host.power() == SHUTDOWN
+    assert "floating addresses of stopped guests" in caplog.text and "no such device" in caplog.text
+
+
 def test_command_for_a_protected_guest_is_dropped_when_the_lease_has_ended(
     host: Host, conductor: Leasing, clock: Clock
 ) -> None:

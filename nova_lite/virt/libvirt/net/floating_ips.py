@@ -18,13 +18,13 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from nova_lite.base import exceptions, files, ip
-from nova_lite.objects import VIF, HostForwarding, HostRouter
+from nova_lite.objects import VIF, HostForwarding, HostRouter, PortFilters
 from nova_lite.objects.security_group import WITH_PORTS
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.net import links, namespaces, nft, realms
@@ -46,6 +46,13 @@ class FloatingAddresses:
         self._interface = interface
         self._here: set[str] | None = None
 
+    def present(self, addresses: set[str]) -> set[str]:
+        """Return those of some addresses that the interface has. Raises `VirtDriverError`."""
+        if not addresses:
+            return set()
+        words = images.run("ip", "-4", "-oneline", "address", "show", "dev", self._interface).decode().split()
+        return {address for address in addresses if f"{address}/32" in words}
+
     def assign(self, addresses: set[str]) -> None:
         """Set the addresses of this machine to exactly these. Raises `VirtDriverError`."""
         if addresses == self._here:
@@ -53,13 +60,12 @@ class FloatingAddresses:
         before = self._read()
         if addresses | before:
             files.write_atomically(self._path, msgspec.json.encode(sorted(addresses | before)), writer=self._host)
-        for address in sorted(before - addresses):
-            # Added first, so that the removal succeeds even if the address is missing.
-            images.run("ip", "address", "replace", f"{address}/32", "dev", self._interface)
+        here = self.present(addresses | before)
+        for address in sorted(before & here - addresses):
             images.run("ip", "address", "del", f"{address}/32", "dev", self._interface)
         for address in sorted(addresses - (self._here or set())):
             images.run("ip", "address", "replace", f"{address}/32", "dev", self._interface)
-            if address not in before:
+            if address not in here:
                 announce(self._interface, address)
         if addresses | before:
             files.write_atomically(self._path, msgspec.json.encode(sorted(addresses)), writer=self._host)
@@ -75,6 +81,39 @@ class FloatingAddresses:
             LOG.warning("%s cannot be read, so former addresses stay on %s: %s", self._path, self._interface, error)
             return set()
         return {address for address in stored if ip.is_address(address)}
+
+
+def held(filters: PortFilters) -> set[str]:
+    """Return the addresses that the filters give to this host: floating ones, and those of routers."""
+    found = {*filters.floating.values(), *(item.floating for item in filters.forwardings if item.is_held)}
+    return found | {router.address for router in filters.routers or () if router.address}
+
+
+def held_without(filters: PortFilters, gone: Iterable[VIF], left: Iterable[VIF]) -> set[str]:
+    """Return the addresses that this host keeps without the interfaces that are ``gone``. ``left``: all others."""
+    ports = {vif.id: vif.network.id for vif in gone}
+    ended = {*ports.values()} - {vif.network.id for vif in left}
+    lost = {filters.floating[port_id] for port_id in filters.floating.keys() & ports.keys()}
+    lost |= {item.floating for item in filters.forwardings if item.is_held and item.port_id in ports}
+    for router in filters.routers or ():
+        networks = {network.id for network in router.networks}
+        if networks & ended and not networks & {vif.network.id for vif in left}:
+            lost.add(router.address)
+    return held(filters) - lost
+
+
+def only(filters: PortFilters, addresses: Collection[str]) -> PortFilters:
+    """Return the filters without this host's other addresses."""
+    floating = {port_id: address for port_id, address in filters.floating.items() if address in addresses}
+    forwardings = [
+        item if item.floating in addresses else msgspec.structs.replace(item, is_held=False)
+        for item in filters.forwardings
+    ]
+    routers = filters.routers and [
+        router if router.address in addresses else msgspec.structs.replace(router, address="")
+        for router in filters.routers
+    ]
+    return msgspec.structs.replace(filters, floating=floating, forwardings=forwardings, routers=routers)
 
 
 def announce(interface: str, address: str) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-from collections.abc import Mapping
-
-import msgspec
+from collections.abc import Collection, Mapping
 
 from nova_lite.objects import VIF, HostRouter, Instance, PortFilters
 from nova_lite.virt import abilities
@@ -130,6 +128,9 @@ class HostFilters(abilities.Filters):
     def are_missing(self) -> bool:
         return self._parts.port_firewall.lacks_filters() or self._parts.tunnels.lacks_peers()
 
+    def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
+        self._parts.port_firewall.withdraw_addresses(instance_uuids)
+
     @file_errors()
     def apply(self, filters: PortFilters) -> None:
         parts = self._parts
@@ -142,17 +143,7 @@ class HostFilters(abilities.Filters):
             HostRouter(id=router.id, networks=router.networks, only=router.only, address=router.address)
             for router in parts.routers.active
         ]
-        relevant = msgspec.structs.replace(
-            filters,
-            peers=None,
-            routers=bare,
-            networks=None,
-            pairs=None,
-            unfiltered=None,
-            names=None,
-            qos=None,
-            floating_qos={},
-        )
+        relevant = filters.of_firewall(bare)
         parts.port_firewall.set(relevant)
         parts.tunnels.route(parts.routers.active)
         parts.tunnels.set(filters.peers, parts.port_firewall.forwardings)

@@ -60,7 +60,8 @@ class PortFirewall:
     """Filters the ports of this host.
 
     The last filters from the conductor are stored on disk. They stay valid until they are replaced, also after a
-    restart of the daemon or the machine.
+    restart of the daemon or the machine. But a machine that has booted has no floating addresses until the conductor
+    sends them.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str, numbers: Links | None = None) -> None:
@@ -76,7 +77,7 @@ class PortFirewall:
         #: All interfaces of this host's guests, by instance.
         self._interfaces: dict[str, list[VIF]] = {}
         self._filters = PortFilters()
-        self._is_applied = False
+        self._is_applied = self._has_withdrawn = False
 
     @property
     def forwardings(self) -> list[HostForwarding]:
@@ -103,7 +104,9 @@ class PortFirewall:
             )
         with self._lock:
             self._interfaces = dict(ports)
-            self._filters = self._read()
+            stored = self._read()
+            # Another host may have got an address since this machine lost it by a reboot: the conductor decides.
+            self._filters = floating_ips.only(stored, self._floating.present(floating_ips.held(stored)))
             self._apply()
 
     def plug(self, instance_uuid: str, vifs: list[VIF], beside: str = "") -> None:
@@ -143,7 +146,7 @@ class PortFirewall:
         if not self.enabled:
             return
         with self._lock:
-            changes = None
+            changes, self._has_withdrawn = None, False
             if filters != self._filters:
                 files.write_atomically(self._path, msgspec.json.encode(filters), writer=self._host)
                 if self._is_applied and any(self._ports.values()):
@@ -154,6 +157,16 @@ class PortFirewall:
                 return
             # A failure means that another program has changed the table. Then it is replaced.
             if not self._is_applied or self._is_gone():
+                self._apply()
+
+    def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
+        """Remove the floating addresses of these instances until `set`. Raises `VirtDriverError`."""
+        with self._lock:
+            gone = [vif for uuid in instance_uuids for vif in self._interfaces.get(uuid, ())]
+            left = [vif for uuid, vifs in self._interfaces.items() if uuid not in instance_uuids for vif in vifs]
+            filters = floating_ips.only(self._filters, floating_ips.held_without(self._filters, gone, left))
+            if filters != self._filters:
+                self._filters, self._has_withdrawn = filters, True
                 self._apply()
 
     def _is_gone(self) -> bool:
@@ -169,9 +182,11 @@ class PortFirewall:
             return sorted(uuid for uuid, vifs in self._ports.items() if vifs)
 
     def lacks_filters(self) -> bool:
-        """Check whether the filters of any port are missing."""
+        """Check whether the filters of any port are missing, or were incomplete since `withdraw_addresses`."""
         with self._lock:
-            return any(vifs and uuid not in self._filters.instances for uuid, vifs in self._ports.items())
+            return self._has_withdrawn or any(
+                vifs and uuid not in self._filters.instances for uuid, vifs in self._ports.items()
+            )
 
     def _apply(self, beside: str = "") -> None:
         bridges = {bridge_name(vif.network) for vifs in self._ports.values() for vif in vifs}

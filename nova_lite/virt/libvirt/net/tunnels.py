@@ -16,6 +16,7 @@ share their host's address for outgoing packets, so they must not send VXLAN.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import logging
@@ -216,11 +217,15 @@ class Tunnels:
             # The device has no addresses and sends nothing of its own.
             images.run("ip", "link", "set", device, "addrgenmode", "none")
             images.run("ip", "link", "set", device, "mtu", str(network.mtu), "master", bridge, "up")
-        known = _flooded_to(device)
-        for peer in sorted(set(peers) - known):
+        known = _destinations(device)
+        for peer in sorted(set(peers) - known.get(FLOOD_MAC, set())):
             images.run("bridge", "fdb", "append", FLOOD_MAC, "dev", device, "dst", peer)
-        for peer in sorted(known - set(peers)):
-            images.run("bridge", "fdb", "delete", FLOOD_MAC, "dev", device, "dst", peer)
+        # What was learned of a former peer goes, too: its guests may be elsewhere, and the kernel forgets no address to
+        # which it sends.
+        for mac, destinations in known.items():
+            for peer in sorted(destinations - set(peers)):
+                with contextlib.suppress(exceptions.VirtDriverError) if mac != FLOOD_MAC else contextlib.nullcontext():
+                    images.run("bridge", "fdb", "delete", mac, "dev", device, "dst", peer)
         self._connected[device] = peers
 
     def _remove_unused(self, before: list[Network]) -> None:
@@ -399,9 +404,13 @@ def _device(name: str) -> dict[str, object] | None:
     return {"id": int(after("id") or 0), "local": after("local"), "port": int(after("dstport") or 0)}
 
 
-def _flooded_to(device: str) -> set[str]:
-    entries = json.loads(images.run("bridge", "-json", "fdb", "show", "dev", device) or b"[]")
-    return {entry["dst"] for entry in entries if entry.get("mac") == FLOOD_MAC and "dst" in entry}
+def _destinations(device: str) -> dict[str, set[str]]:
+    """Return the hosts to which a device sends, by MAC address."""
+    found: dict[str, set[str]] = {}
+    for entry in json.loads(images.run("bridge", "-json", "fdb", "show", "dev", device) or b"[]"):
+        if "dst" in entry:
+            found.setdefault(entry["mac"], set()).add(entry["dst"])
+    return found
 
 
 def _master(device: str) -> str:

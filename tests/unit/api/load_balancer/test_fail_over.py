@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from nova_lite.base import exceptions
@@ -48,6 +50,27 @@ def test_stand_by_takes_over_once_the_lease_of_a_lost_host_is_over(world: World)
     sweep(world)  # host1 is back, and the stand-by now
     row = world.row(balancer_id)
     assert row is not None and (row.host, row.standby_host) == ("host2", "host1")
+
+
+def test_host_without_a_lease_gives_up_floating_addresses_of_its_load_balancers(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    balancer_id = started(world)
+    host, found = world.hosts["host1"], list[list[str]]()
+
+    def refuse(_: object) -> None:
+        raise exceptions.MessagingUnavailable(what="wing_report")
+
+    filters = SimpleNamespace(withdraw_addresses=lambda ports: found.append(list(ports)))
+    monkeypatch.setattr(host, "driver", SimpleNamespace(filters=filters))
+    monkeypatch.setattr(host, "send", refuse)
+    for seconds in (0.0, LEASE):
+        host._until -= seconds
+        host.woken.set()
+        with pytest.raises(exceptions.MessagingUnavailable):
+            host.tick(0)
+    row = world.row(balancer_id)
+    assert row is not None and found == [[row.vip_port_id]]
 
 
 def test_moving_load_balancer_is_released_before_the_other_host_has_it(world: World) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import HostForwarding, HostRouter
+from nova_lite.objects import HostForwarding, HostRouter, PortFilters
 from nova_lite.virt.libvirt.net import floating_ips
 from nova_lite.virt.libvirt.net.floating_ips import FloatingAddresses, Forward, Lead, Translations
 from nova_lite.virt.libvirt.net.links import Links
@@ -19,15 +19,38 @@ from tests.unit.virt.libvirt.net.kernel import Kernel
 A, B = "192.0.2.1", "192.0.2.2"
 
 
+class Interface:
+    """An interface with addresses. ``ran``: changes."""
+
+    def __init__(self) -> None:
+        self.addresses: list[str] = []
+        self.ran: list[str] = []
+
+    def run(self, *command: str) -> bytes:
+        if "show" in command:
+            return "\n".join(f"1: lo inet {address} scope global lo" for address in self.addresses).encode()
+        verb, address = command[2:4]
+        self.ran.append(" ".join(command[2:]))
+        if verb == "del":
+            self.addresses.remove(address)
+        elif address not in self.addresses:
+            self.addresses.append(address)
+        return b""
+
+    def reboot(self) -> None:
+        self.addresses.clear()
+        self.ran.clear()
+
+
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    ran: list[str] = []
-    monkeypatch.setattr(floating_ips.images, "run", lambda *command: ran.append(" ".join(command[2:])))
-    return ran
+def interface(monkeypatch: pytest.MonkeyPatch) -> Interface:
+    made = Interface()
+    monkeypatch.setattr(floating_ips.images, "run", made.run)
+    return made
 
 
-def test_machine_has_exactly_the_addresses_of_its_guests(tmp_path: Path, ran: list[str]) -> None:
-    addresses = FloatingAddresses(str(tmp_path), "h", "lo")
+def test_machine_has_exactly_the_addresses_of_its_guests(tmp_path: Path, interface: Interface) -> None:
+    addresses, ran = FloatingAddresses(str(tmp_path), "h", "lo"), interface.ran
     addresses.assign(set())
     assert ran == []
     addresses.assign({A})
@@ -39,26 +62,51 @@ def test_machine_has_exactly_the_addresses_of_its_guests(tmp_path: Path, ran: li
     assert ran[-1] == f"del {A}/32 dev lo"
 
 
-def test_addresses_are_exact_after_a_restart(tmp_path: Path, ran: list[str]) -> None:
-    """The machine may have booted meanwhile, and has no address then."""
+def test_addresses_are_exact_after_a_restart(tmp_path: Path, interface: Interface) -> None:
     FloatingAddresses(str(tmp_path), "h", "lo").assign({A, B})
-    ran.clear()
+    interface.ran.clear()
     FloatingAddresses(str(tmp_path), "h", "lo").assign({B})
-    assert ran == [f"replace {A}/32 dev lo", f"del {A}/32 dev lo", f"replace {B}/32 dev lo"]
+    assert interface.ran == [f"del {A}/32 dev lo", f"replace {B}/32 dev lo"]
 
 
-def test_interrupted_change_is_completed_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*command: str) -> None:
+def test_machine_that_has_booted_never_has_an_address_that_it_has_lost(tmp_path: Path, interface: Interface) -> None:
+    FloatingAddresses(str(tmp_path), "h", "lo").assign({A, B})
+    interface.reboot()
+    again = FloatingAddresses(str(tmp_path), "h", "lo")
+    assert again.present({A, B}) == set()
+    again.assign({B})
+    assert interface.ran == [f"replace {B}/32 dev lo"]
+
+
+def test_address_is_announced_when_the_interface_gets_it(
+    tmp_path: Path, interface: Interface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    announced: list[str] = []
+    monkeypatch.setattr(floating_ips, "announce", lambda name, address: announced.append(address))
+    FloatingAddresses(str(tmp_path), "h", "lo").assign({A})
+    FloatingAddresses(str(tmp_path), "h", "lo").assign({A})
+    assert announced == [A], "a restarted daemon announces none that is there"
+    interface.reboot()
+    FloatingAddresses(str(tmp_path), "h", "lo").assign({A})
+    assert announced == [A, A]
+
+
+def test_interrupted_change_is_completed_after_a_restart(
+    tmp_path: Path, interface: Interface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_killed(*command: str) -> bytes:
+        interface.run(*command)
+        if "show" in command:
+            return b""
         raise exceptions.VirtDriverError(reason="killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(floating_ips.images, "run", fails)
+        patch.setattr(floating_ips.images, "run", is_killed)
         with pytest.raises(exceptions.VirtDriverError):
             FloatingAddresses(str(tmp_path), "h", "lo").assign({A})
-    ran: list[str] = []
-    monkeypatch.setattr(floating_ips.images, "run", lambda *command: ran.append(" ".join(command[2:])))
+    assert interface.addresses == [f"{A}/32"]
     FloatingAddresses(str(tmp_path), "h", "lo").assign(set())
-    assert ran[-1] == f"del {A}/32 dev lo"
+    assert interface.addresses == []
 
 
 LEADS = [Lead(A, "169.254.192.5", "10.1.0.5"), Lead(B, "169.254.192.6", "10.1.0.5")]
@@ -170,11 +218,11 @@ def test_forwarding_translates_the_address_on_the_host_and_ports_in_the_realm(
 ) -> None:
     ways = [Forward(A, LINK, "10.1.0.5", "tcp", external, internal)]
     assert f'iifname "nlup" ip daddr {LINK} {target}\n' in floating_ips.realm_ruleset("t", ways)
-    text = floating_ips.ruleset("t", ways)
+    text = floating_ips.ruleset("t", ways, {})
     assert text.count(f"ip daddr {A} {target.split(' dnat')[0]} dnat ip to {LINK}\n") == 2
     assert "map" not in text and "snat" not in text, "nft refuses an empty map"
     assert f"ct direction original ip daddr {{ {A} }} meta l4proto != icmp reject" in text, "they are not the host's"
-    assert "reject" not in floating_ips.ruleset("t", LEADS)
+    assert "reject" not in floating_ips.ruleset("t", LEADS, {})
 
 
 FORWARDING = HostForwarding(
@@ -187,6 +235,23 @@ FORWARDING = HostForwarding(
     external=(80, 80),
     internal=(8080, 8080),
 )
+
+
+def test_host_gives_up_the_addresses_of_guests_that_are_gone() -> None:
+    """A router's address stays with the last guest on its networks."""
+    one, two = make_network(id="net-1"), make_network(id="net-2")
+    guest, other = make_vif(id="p", network=one), make_vif(id="q", network=two)
+    elsewhere = msgspec.structs.replace(FORWARDING, floating=B, port_id="q")
+    router = HostRouter(id="r1", networks=[one, two], address="192.0.2.9")
+    filters = PortFilters(floating={"q": "192.0.2.8"}, forwardings=[FORWARDING, elsewhere], routers=[router])
+    assert floating_ips.held(filters) == {A, B, "192.0.2.8", "192.0.2.9"}
+    kept = floating_ips.held_without(filters, [guest], [other])
+    assert kept == {B, "192.0.2.8", "192.0.2.9"}
+    left = floating_ips.only(filters, kept)
+    assert [item.is_held for item in left.forwardings] == [False, True]
+    assert (left.floating, left.routers) == (filters.floating, [router])
+    nothing = floating_ips.only(filters, floating_ips.held_without(filters, [guest, other], []))
+    assert (floating_ips.held(nothing), nothing.routers) == (set(), [HostRouter(id="r1", networks=[one, two])])
 
 
 def test_forwardings_of_an_address_have_one_link_while_their_router_is_here(kernel: Kernel, tmp_path: Path) -> None:

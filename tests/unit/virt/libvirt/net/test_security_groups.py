@@ -333,7 +333,8 @@ def test_invalid_interface_or_floating_address_stops_no_start(
         ),
     ]
     good = make_port(id="good")
-    monkeypatch.setattr(security_groups.floating_ips.FloatingAddresses, "assign", lambda self, addresses: None)
+    monkeypatch.setattr(floating_ips.FloatingAddresses, "present", lambda _, addresses: addresses)
+    monkeypatch.setattr(floating_ips.FloatingAddresses, "assign", lambda self, addresses: None)
     floating = {"good": "192.0.2.1%lo", "a": "192.0.2.2"}
     (tmp_path / "_port-filters@host-a.json").write_bytes(msgspec.json.encode(PortFilters(floating=floating)))
     firewall = make(tmp_path)
@@ -369,6 +370,7 @@ def test_host_has_a_forwarded_address_while_one_of_its_guests_is_here(
     assert translations.assign.call_args.args == ({}, mine)
     assert held[-1] == {"192.0.2.1"}
     assert firewall.forwardings == [*mine, *others]
+    monkeypatch.setattr(security_groups.floating_ips.FloatingAddresses, "present", lambda self, addresses: addresses)
     again = make(tmp_path)
     again.prepare({})
     assert again.forwardings == [*mine, *others], "they are stored"
@@ -380,7 +382,9 @@ def test_floating_address_leads_to_a_port_without_port_security(
     tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted: list[set[str]] = []
-    monkeypatch.setattr(floating_ips.Translations, "assign", lambda self, ports: wanted.append(set(ports)) or [])
+    monkeypatch.setattr(
+        floating_ips.Translations, "assign", lambda self, ports, forwardings: wanted.append(set(ports)) or []
+    )
     monkeypatch.setattr(floating_ips.FloatingAddresses, "assign", lambda self, addresses: None)
     firewall = make(tmp_path)
     firewall.prepare({})
@@ -515,12 +519,65 @@ def test_addresses_that_cannot_be_assigned_do_not_keep_filters_from_changing(
     assert "jump in_web" in nft.texts[-1]
 
 
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the floating addresses that the machine has."""
+    found: set[str] = set()
+
+    def assign(_: object, addresses: set[str]) -> None:
+        found.clear()
+        found.update(addresses)
+
+    monkeypatch.setattr(floating_ips.FloatingAddresses, "present", lambda _, addresses: addresses & found)
+    monkeypatch.setattr(floating_ips.FloatingAddresses, "assign", assign)
+    ways = [floating_ips.Lead("192.0.2.1", "169.254.192.9", "10.0.0.1")]
+    monkeypatch.setattr(floating_ips.Translations, "assign", lambda _, wanted, more: ways[: len(wanted)])
+    return found
+
+
+FLOATING = PortFilters(groups={"web": WEB}, instances={"i": ["web"]}, floating={"p": "192.0.2.1"})
+
+
+def test_floating_address_comes_back_with_the_daemon_but_not_with_the_machine(
+    tmp_path: Path, nft: Nft, here: set[str]
+) -> None:
+    """Another host may have got it meanwhile."""
+    ports = {"i": [make_port(id="p")]}
+    firewall = make(tmp_path)
+    firewall.prepare(ports)
+    firewall.set(FLOATING)
+    make(tmp_path).prepare(ports)
+    assert here == {"192.0.2.1"} and "192.0.2.1" in nft.texts[-1]
+    here.clear()
+    again = make(tmp_path)
+    again.prepare(ports)
+    assert here == set() and "192.0.2.1" not in nft.texts[-1] and "jump in_web" in nft.texts[-1]
+    again.set(FLOATING)
+    assert here == {"192.0.2.1"}
+
+
+def test_withdrawn_floating_address_is_away_until_the_filters_come(tmp_path: Path, nft: Nft, here: set[str]) -> None:
+    ports = {"i": [make_port(id="p")]}
+    firewall = make(tmp_path)
+    firewall.prepare(ports)
+    firewall.set(FLOATING)
+    firewall.withdraw_addresses(["other"])
+    assert here == {"192.0.2.1"} and not firewall.lacks_filters()
+    firewall.withdraw_addresses(["i"])
+    assert here == set() and firewall.lacks_filters(), "the conductor is asked as soon as it answers"
+    assert "192.0.2.1" not in nft.texts[-1]
+    make(tmp_path).prepare(ports)
+    assert here == set(), "nor does a new daemon bring it back"
+    firewall.set(FLOATING)
+    assert here == {"192.0.2.1"} and not firewall.lacks_filters()
+
+
 @pytest.mark.parametrize("stored", ["{", '["fe80::%lo", "192.0.2.1"]', "[1]"])
 def test_floating_addresses_on_disk_may_be_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str
 ) -> None:
     commands: list[str] = []
-    monkeypatch.setattr(floating_ips.images, "run", lambda *words: commands.append(" ".join(words)))
+    monkeypatch.setattr(floating_ips.images, "run", lambda *words: commands.append(" ".join(words)) or b"")
     (tmp_path / "floating@host-a.json").write_text(stored)
     floating_ips.FloatingAddresses(str(tmp_path), "host-a", "lo").assign({"192.0.2.2"})
     assert "ip address replace 192.0.2.2/32 dev lo" in commands

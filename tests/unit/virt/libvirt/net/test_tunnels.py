@@ -38,6 +38,7 @@ class Kernel:
     def __init__(self, net: Path) -> None:
         self.net = net
         self.flooded: set[str] = set()
+        self.learned: dict[str, str] = {}
         self.shown: dict[str, object] = {"id": 77, "local": HERE, "port": 4789}
         self.commands: list[str] = []
         self.rules: list[str] = []
@@ -58,9 +59,13 @@ class Kernel:
         if line.startswith("ip -oneline -details"):
             return DEVICE.format(**self.shown).encode()
         if line.startswith("bridge -json"):
-            return json.dumps([{"mac": FLOOD_MAC, "dst": peer} for peer in sorted(self.flooded)]).encode()
+            flooded = [(FLOOD_MAC, peer) for peer in sorted(self.flooded)]
+            entries = [{"mac": mac, "dst": peer} for mac, peer in [*flooded, *self.learned.items()]]
+            return json.dumps([*entries, {"mac": "33:33:00:00:00:01", "state": "permanent"}]).encode()
         self.commands.append(line)
-        if line.startswith("bridge fdb"):
+        if line.startswith("bridge fdb delete") and words[3] in self.learned:
+            del self.learned[words[3]]
+        elif line.startswith("bridge fdb"):
             (self.flooded.add if "append" in words else self.flooded.remove)(words[-1])
         elif line.startswith("ip link add"):
             (self.net / words[3]).mkdir()
@@ -132,6 +137,35 @@ def test_tunnel_reaches_exactly_the_published_hosts(tmp_path: Path, kernel: Kern
     assert kernel.flooded == {"10.9.9.3"}
     here.set(None)
     assert kernel.flooded == {"10.9.9.3"}, "an older conductor sends no peers"
+
+
+def test_what_was_learned_of_a_former_peer_is_forgotten(tmp_path: Path, kernel: Kernel) -> None:
+    """The kernel itself would keep it as long as it sends there: the guest may be elsewhere, and silent."""
+    kernel.bridge("br1")
+    here = make(tmp_path)
+    here.plug("i", [make_port()])
+    here.set({"net-1": ["10.9.9.2", "10.9.9.3"]})
+    kernel.learned = {"fa:16:3e:00:00:02": "10.9.9.2", "fa:16:3e:00:00:03": "10.9.9.3"}
+    here.set({"net-1": ["10.9.9.3"]})
+    assert kernel.learned == {"fa:16:3e:00:00:03": "10.9.9.3"}
+
+
+def test_entry_that_is_learned_elsewhere_meanwhile_stops_no_change(
+    tmp_path: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*command: str) -> bytes:
+        if command[:3] == ("bridge", "fdb", "delete") and command[3] != FLOOD_MAC:
+            raise exceptions.VirtDriverError(reason="RTNETLINK answers: No such file or directory")
+        return kernel.run(*command)
+
+    kernel.bridge("br1")
+    monkeypatch.setattr(tunnels.images, "run", run)
+    here = make(tmp_path)
+    here.plug("i", [make_port()])
+    here.set({"net-1": ["10.9.9.2", "10.9.9.3"]})
+    kernel.learned = {"fa:16:3e:00:00:02": "10.9.9.2"}
+    here.set({"net-1": ["10.9.9.3"]})
+    assert kernel.flooded == {"10.9.9.3"}
 
 
 def test_unknown_peers_are_queried_once(tmp_path: Path, kernel: Kernel) -> None:

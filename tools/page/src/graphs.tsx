@@ -161,6 +161,7 @@ export function Graphs({
   const span = SPANS.find((item) => item === chosen) ?? "hour";
   const { data, error, reload } = useData(() => load(span), ["usage", name, span], span === "hour" ? 15 : 60);
   const [at, setAt] = useState<number | null>(null);
+  const [open, setOpen] = useState(false);
   const titles = { hour: t("Hour"), day: t("Day"), week: t("Week") };
   const within = data ? marks.filter((mark) => placeOfMark(mark, data) !== null).slice(0, MOST) : [];
   within.sort((left, right) => left.at.localeCompare(right.at));
@@ -210,7 +211,7 @@ export function Graphs({
               ))}
             </ol>
           )}
-          <Values charts={charts(data, ofHost)} history={data} span={span} />
+          <Values charts={charts(data, ofHost)} history={data} {...{ span, open, setOpen }} />
         </>
       )}
     </section>
@@ -331,12 +332,23 @@ function Graph({
 }
 
 /** The values as a table, for those who do not see the graphs, or want the numbers. */
-function Values({ charts, history, span }: { charts: Chart[]; history: UsageHistory; span: string }): VNode {
-  const [open, setOpen] = useState(false);
+function Values({
+  charts,
+  history,
+  span,
+  open,
+  setOpen,
+}: {
+  charts: Chart[];
+  history: UsageHistory;
+  span: string;
+  open: boolean;
+  setOpen: (open: boolean) => void;
+}): VNode {
   const lines = charts.flatMap((chart) => chart.lines.map((line) => ({ chart, line })));
   const rows = history.series.cpu.map((_, at) => at).reverse();
   return (
-    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+    <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{t("Values as a table")}</summary>
       {open && (
         <div class="scroll" tabIndex={0} role="region" aria-label={t("Values as a table")}>

@@ -31,7 +31,7 @@ from tests.faults.tenants_report import BALANCER, GUEST, INSIDE, LOST, STAYED, W
 from tests.functional import cloud
 from tests.integration import guest_image
 from tests.support.ports import free_port
-from tests.support.waiting import polls, wait_for
+from tests.support.waiting import wait_for
 
 OPTIONS = """
 [DEFAULT]
@@ -308,13 +308,13 @@ class Scene:
         """Return answers to ARP requests: seconds since then, addresses, and MAC addresses."""
         return [(at - since, address, who) for at, address, who in list(self._owners) if at > since]
 
-    def wait_steady(self, what: str) -> None:
-        """Wait until all ways have answered well for some seconds."""
+    def wait_steady(self, what: str, since: float) -> None:
+        """Wait until all ways have answered well for some seconds, which begin after ``since``."""
 
         def is_steady() -> bool:
             now = time.monotonic()
             rows = self.rows(now - STEADY, now).values()
-            return all(row.connections > 1 and not row.failed for row in rows)
+            return now - STEADY > since and all(row.connections > 1 and not row.failed for row in rows)
 
         try:
             wait_for(what, is_steady, LIMIT, 0.5)
@@ -327,21 +327,19 @@ class Scene:
 def run(scene: Scene, real: RealCloud, how: str) -> list[str]:
     """Lose the host, print the table, and let the host return. Return what is wrong."""
     ids = [server for tenant in scene.tenants for server in tenant.servers]
-    scene.wait_steady("all ways answer before the loss")
+    scene.wait_steady("all ways answer before the loss", time.monotonic())
     wait_for("guests are confirmed", lambda: real.confirmed(ids), LIMIT, POLL)
     lost_at = time.monotonic()
     real.lose(scene.lost, how)
     with contextlib.suppress(AssertionError):  # The table shows which way does not.
-        scene.wait_steady("all ways answer again")
+        scene.wait_steady("all ways answer again", lost_at)
     until = time.monotonic()
     wrong = show(f"Host {scene.lost} is lost: {how}.", scene.rows(lost_at, until))
     for tenant in scene.tenants:
         tenant.wait_active()
     returned = time.monotonic()
     real.bring_back(scene.lost)
-    for _ in polls(AFTERWARDS, 1.0):
-        pass
-    scene.wait_steady("all ways answer after the return of the host")
+    scene.wait_steady("all ways answer after the return of the host", time.monotonic() + AFTERWARDS)
     wrong += show("The host is back.", scene.rows(returned, time.monotonic()))
     return wrong + tenants_report.conflicts(scene.owners(lost_at), mac_of(1))
 

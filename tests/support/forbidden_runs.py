@@ -13,7 +13,7 @@ from unittest import mock
 
 from nova_lite.compute.fencing import NEVER
 from nova_lite.virt.fake_hypervisor import FakeHypervisor
-from tests.support.unreliable_cloud import HOSTS, UnreliableCloud
+from tests.model.unreliable_cloud import HOSTS, UnreliableCloud
 from tests.support.waiting import wait_for
 
 #: Seconds that a step of a build takes while something else happens.

@@ -8,7 +8,7 @@ from alembic import op
 from nova_lite.db.migrations.tables import LONG_TEXT, TIME, create_table
 
 revision = "0014"
-down_revision = "0011"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
 

@@ -29,8 +29,8 @@ from nova_lite.rpcapi.compute import ComputeRPC
 from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt import fake_hypervisor
 from nova_lite.virt.driver import load_compute_driver
+from tests.model.traces import Recorder
 from tests.support.in_process_cloud import InProcessCloud
-from tests.support.traces import Recorder
 from tests.support.waiting import polls
 
 HOSTS = ("host1", "host2")

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.model import paths
+from tests.model import forbidden_runs, paths
 from tests.model.paths import Event, Trace
 from tests.model.protections import PROTECTIONS
 from tests.model.unreliable_cloud import ATTEMPTS, UnreliableCloud
-from tests.support import forbidden_runs
 from tests.support.unguarded import GUARDS
 
 IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"

@@ -11,6 +11,7 @@
 - `floating_ips`: floating addresses and their pools
 - `port_forwardings`: ports of floating addresses that lead to ports of interfaces
 - `external_addresses`: which addresses of the pools are taken, and those of routers
+- `forwarding_hosts`: port forwardings as hosts carry them out
 - `routers`: routers and their interfaces
 - `router_hosts`: routers as hosts carry them out
 - `security_groups`: security groups, and the filter rules of hosts

@@ -15,12 +15,12 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db.core import if_match, paging, rows
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.events import FiltersChanged
-from nova_lite.db.core.models import FloatingIp, Instance, RouterInterface, RouterInterface6
+from nova_lite.db.core.models import FloatingIp, Instance, PortForwarding, RouterInterface, RouterInterface6
 from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.core.models import Port as Row
 from nova_lite.db.core.models import Router as RouterRow
 from nova_lite.db.core.statements import insert_unless_taken
-from nova_lite.db.network import builtin_networks, port_forwardings, port_quota, qos, security_groups
+from nova_lite.db.network import builtin_networks, port_quota, qos, security_groups
 from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
 from nova_lite.objects import ListQuery, Network, Port, ipv6
@@ -431,7 +431,7 @@ def _move(uow: UnitOfWork, row: Row, network: Network, address: str | None, addr
     """
     store = builtin_networks.Store(uow)
     if address is not None:
-        port_forwardings.forget(uow, row.id)
+        uow.change(sa.delete(PortForwarding).where(PortForwarding.port_id == row.id))  # as Neutron does
     if address == NO_ADDRESS:
         _require_no_floating(uow, row)
         row.address = None

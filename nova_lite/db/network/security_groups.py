@@ -39,9 +39,9 @@ from nova_lite.db.core.statements import holds, insert_unless_taken
 from nova_lite.db.hosts import services
 from nova_lite.db.network import (
     address_groups,
+    forwarding_hosts,
     guest_names,
     member_versions,
-    port_forwardings,
     qos,
     rbac,
     router_hosts,
@@ -647,7 +647,7 @@ def filters_together(
     known = router_hosts.networks(uow, {network_id for ids in revised.values() for network_id in ids})
     named = {item.host: _named_projects(item, servers[item.host]) for item in questions}
     names = guest_names.by_project(uow, {project for projects in named.values() for project in projects}, names_cache)
-    forwarded = port_forwardings.for_hosts(uow, _forwarded(servers, ports))
+    forwarded = forwarding_hosts.for_hosts(uow, _forwarded(servers, ports))
     used = {policy for mine in ports.values() for port in mine for policy in (port.qos, port.floating_qos) if policy}
     used |= {policy for item in forwarded.values() for policy in item.policies.values()}
     limits = qos.limits(uow, used)

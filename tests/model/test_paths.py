@@ -8,12 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.model import paths
+from tests.model import forbidden_runs, paths
 from tests.model.paths import Event, Trace
 from tests.model.protections import PROTECTIONS
-from tests.support import forbidden_runs
-from tests.support.unguarded import GUARDS
-from tests.support.unreliable_cloud import ATTEMPTS, UnreliableCloud
+from tests.model.unguarded import GUARDS
+from tests.model.unreliable_cloud import ATTEMPTS, UnreliableCloud
 
 IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 #: Servers of the unreliable cloud.

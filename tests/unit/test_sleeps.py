@@ -35,9 +35,8 @@ PLACES = {
         "RunningLoad.finish": "quiet seconds of the measurement, after the fault",
         "measure": "a machine is lost",
     },
-    "support/unreliable_cloud.py": {"UnreliableCloud.run": "messages and faults come after random times"},
+    "model/unreliable_cloud.py": {"UnreliableCloud.run": "messages and faults come after random times"},
     # A slow party.
-    "support/forbidden_runs.py": {"deleted_while_it_builds.slow_write": "a hypervisor makes a domain slowly"},
     "unit/virt/qemu/fake_qemu.py": {"main": "a process ends later than its monitor"},
     "unit/api/image/test_imports.py": {
         "test_host_that_sends_its_response_byte_by_byte_is_given_up_at_the_deadline.respond": "a server sends slowly",

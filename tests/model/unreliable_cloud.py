@@ -198,7 +198,7 @@ class UnreliableCloud(InProcessCloud):
         kind = self._choices.choice(("os-stop", "os-start", "os-stop", "os-start", "rebuild", "delete"))
         if kind == "delete":
             self.request("DELETE", f"/servers/{server}")
-        else:
+        elif kind != "rebuild" or self.settled(server) == "ACTIVE":  # the model stops no rebuilt server
             body = {"imageRef": self.image_id} if kind == "rebuild" else None
             self.request("POST", f"/servers/{server}/action", {kind: body})
 

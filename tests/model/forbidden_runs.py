@@ -1,4 +1,4 @@
-"""Runs of an unreliable cloud in which one protection of the protocol matters (`tests.support.unguarded`).
+"""Runs of an unreliable cloud in which one protection of the protocol matters (`tests.model.unguarded`).
 
 With the protection the run is a path of the model. Without it, it is none.
 """
@@ -6,7 +6,6 @@ With the protection the run is a path of the model. Without it, it is none.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -14,10 +13,10 @@ from unittest import mock
 from nova_lite.compute.fencing import NEVER
 from nova_lite.virt.fake_hypervisor import FakeHypervisor
 from tests.model.unreliable_cloud import HOSTS, UnreliableCloud
-from tests.support.waiting import wait_for
+from tests.support.waiting import polls, wait_for
 
-#: Seconds that a step of a build takes while something else happens.
-_WHILE = 0.5
+#: Seconds for which a domain is not made while a delete is carried out, if it is.
+_WHILE = 2.0
 BEFORE, AFTER = "spawn_before_domain", "spawn_after_domain"
 
 
@@ -33,14 +32,13 @@ def _active(cloud: UnreliableCloud) -> str:
 
 
 def _building(cloud: UnreliableCloud, step: str) -> str:
-    """Begin a create, and return once its host has a build that takes time at this step."""
-    cloud.set_builds(HOSTS, [], {step: _WHILE})
+    """Begin a create, and return once its host has a build that hangs at this step, until `mend_builds`."""
+    cloud.set_builds(HOSTS, hang_at=[step])
     server = cloud.send_create()
     _deliver_until(cloud, lambda: _is_building(cloud, server))
     if step == AFTER:
         fakes = [host.host.driver.guests for host in cloud.hosts.values()]
         wait_for("the domain is there", lambda: any(server in {info.uuid for info in one.all()} for one in fakes), 20)
-    cloud.mend_builds()
     return server
 
 
@@ -81,6 +79,9 @@ def scheduled_twice(cloud: UnreliableCloud) -> None:
 def repeated_while_it_builds(cloud: UnreliableCloud) -> None:
     server = _building(cloud, BEFORE)
     cloud.retry()
+    builds = "build_and_run_instance"
+    _deliver_until(cloud, lambda: [message.method for message in cloud.bus.sent].count(builds) > 1)
+    cloud.mend_builds()
     cloud.settle(server)
 
 
@@ -94,7 +95,7 @@ def fenced_before_its_command(cloud: UnreliableCloud) -> None:
 
 
 def failed_at_a_host(cloud: UnreliableCloud) -> None:
-    cloud.set_builds(HOSTS, [BEFORE], {})
+    cloud.set_builds(HOSTS, fail_at=[BEFORE])
     cloud.settle(cloud.send_create())
 
 
@@ -103,7 +104,8 @@ def deleted_while_it_builds(cloud: UnreliableCloud) -> None:
     write = FakeHypervisor.write
 
     def slow_write(fake: FakeHypervisor, domain: Any) -> None:
-        time.sleep(_WHILE)
+        store = cloud.hosts[fake.host].host.fencing
+        any(store.get(domain.uuid).result is not None for _ in polls(_WHILE))
         write(fake, domain)
 
     stores = [host.host.fencing for host in cloud.hosts.values()]
@@ -116,13 +118,14 @@ def deleted_while_it_builds(cloud: UnreliableCloud) -> None:
 
 def reported_twice(cloud: UnreliableCloud) -> None:
     """Repeat the report of a failed build while the next host builds."""
-    cloud.set_builds(HOSTS, [BEFORE], {})
+    cloud.set_builds(HOSTS, fail_at=[BEFORE])
     server = cloud.send_create()
     _deliver_until(cloud, lambda: any(message.method == "finish_build" for message in cloud.bus.sent))
     (report, *_) = [message for message in cloud.bus.sent if message.method == "finish_build"]
-    cloud.set_builds(HOSTS, [], {BEFORE: _WHILE})
+    cloud.set_builds(HOSTS, hang_at=[BEFORE])
     _deliver_until(cloud, lambda: _is_building(cloud, server) and _host_of(cloud, server) not in (None, _from(report)))
     cloud.bus.arrive(report)
+    cloud.mend_builds()
     cloud.settle(server)
 
 
@@ -154,6 +157,7 @@ def built_late(cloud: UnreliableCloud) -> None:
     server = _building(cloud, AFTER)
     cloud.bus.lost = {"fence_instance"}
     cloud.expire()
+    cloud.mend_builds()
     wait_for("the build has ended", lambda: not _is_building(cloud, server), 20)
     cloud.bus.lost = set()
     cloud.settle(server)
@@ -177,7 +181,7 @@ def stopped_while_a_rebuild_is_undone(cloud: UnreliableCloud) -> None:
     cloud.settle(server)
 
 
-#: Runs by rule of `tests.support.unguarded`.
+#: Runs by rule of `tests.model.unguarded`.
 RUNS: dict[str, Callable[[UnreliableCloud], None]] = {
     "one driver": scheduled_twice,
     "confirmation": repeated_while_it_builds,

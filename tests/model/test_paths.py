@@ -11,8 +11,8 @@ import pytest
 from tests.model import forbidden_runs, paths
 from tests.model.paths import Event, Trace
 from tests.model.protections import PROTECTIONS
+from tests.model.unguarded import GUARDS
 from tests.model.unreliable_cloud import ATTEMPTS, UnreliableCloud
-from tests.support.unguarded import GUARDS
 
 IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 #: Servers of the unreliable cloud.

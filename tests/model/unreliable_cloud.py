@@ -198,7 +198,7 @@ class UnreliableCloud(InProcessCloud):
         kind = self._choices.choice(("os-stop", "os-start", "os-stop", "os-start", "rebuild", "delete"))
         if kind == "delete":
             self.request("DELETE", f"/servers/{server}")
-        else:
+        elif kind != "rebuild" or self.settled(server) == "ACTIVE":  # the model stops no rebuilt server
             body = {"imageRef": self.image_id} if kind == "rebuild" else None
             self.request("POST", f"/servers/{server}/action", {kind: body})
 
@@ -212,7 +212,9 @@ class UnreliableCloud(InProcessCloud):
         """Let this time of open actions pass, and the reconciler work."""
 
         def pass_time(uow: UnitOfWork) -> None:
+            soon = uow.now + datetime.timedelta(days=1)  # later deadlines stand for none
             past = sa.update(InstanceAction).where(InstanceAction.finish_time.is_(None))
+            past = past.where(getattr(InstanceAction, column) < soon)
             uow.change(past.values({column: datetime.datetime(2000, 1, 1)}))
 
         self.conductor.db.write(pass_time)
@@ -227,17 +229,17 @@ class UnreliableCloud(InProcessCloud):
         steps = ("spawn_before_domain", "spawn_after_domain")
         delays = {step: self._choices.choice((0, 0.02, 0.1)) for step in steps}
         fail_at = [self._choices.choice(steps)] if self._choices.random() < 0.7 else []
-        self.set_builds([self._choices.choice(HOSTS)], fail_at, delays)
+        self.set_builds([self._choices.choice(HOSTS)], fail_at=fail_at, delays=delays)
 
-    def set_builds(self, hosts: Iterable[str], fail_at: list[str], delays: dict[str, float]) -> None:
-        """Let the next build on each host fail at these steps, and let steps take seconds."""
+    def set_builds(self, hosts: Iterable[str], **control: Any) -> None:
+        """Control the next build on each host, as `nova_lite.virt.fake_hypervisor.Control` has it. It fails once."""
         for host in hosts:
             self._settings += 1  # a changed file begins a new count of failures
-            values = {"fail_at": fail_at, "fail_count": 1, "delays": delays, "metrics": {"settings": self._settings}}
-            fake_hypervisor.write_control(self.conf, host, **values)
+            count = {"fail_count": 1, "metrics": {"settings": self._settings}}
+            fake_hypervisor.write_control(self.conf, host, **count, **control)
 
     def mend_builds(self) -> None:
-        self.set_builds(HOSTS, [], {})
+        self.set_builds(HOSTS)
 
     def mark_down(self, *hosts: str) -> None:
         """Let hosts count as down although they serve; without a name any one."""
@@ -247,6 +249,8 @@ class UnreliableCloud(InProcessCloud):
     def mark_up(self) -> None:
         for host in HOSTS:
             self._mark(host, True)
+        self.scheduler._next_resync = 0.0
+        self.scheduler.keep_fresh()
 
     def _mark(self, host: str, up: bool) -> None:
         """Let a host count as up or down, rightly or not."""

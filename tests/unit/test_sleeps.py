@@ -37,7 +37,6 @@ PLACES = {
     },
     "model/unreliable_cloud.py": {"UnreliableCloud.run": "messages and faults come after random times"},
     # A slow party.
-    "model/forbidden_runs.py": {"deleted_while_it_builds.slow_write": "a hypervisor makes a domain slowly"},
     "unit/virt/qemu/fake_qemu.py": {"main": "a process ends later than its monitor"},
     "unit/api/image/test_imports.py": {
         "test_host_that_sends_its_response_byte_by_byte_is_given_up_at_the_deadline.respond": "a server sends slowly",

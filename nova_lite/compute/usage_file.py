@@ -12,14 +12,13 @@ import itertools
 import math
 import os
 import struct
-import threading
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from nova_lite.base import files
+from nova_lite.base import files, threads
 from nova_lite.objects import USAGE_SPANS, UsageHistory, UsageSample
 
 #: Owner of the column of the host itself.
@@ -44,7 +43,7 @@ class UsageFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._lock = threading.Lock()
+        self._lock = threads.Lock()
         files.private_directory(os.path.dirname(path))
         with open(path, "a+b", buffering=0, opener=files.private_opener) as file:
             row = os.pread(file.fileno(), _ROW, 0)

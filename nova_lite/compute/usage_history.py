@@ -6,11 +6,10 @@ into a file (`nova_lite.compute.usage_file`). A reading takes at most a fifth of
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from nova_lite.base import exceptions
+from nova_lite.base import clock, exceptions
 from nova_lite.compute.usage_file import HOST, UsageFile
 from nova_lite.objects import USAGE_SPANS, UsageHistory, UsageSample
 from nova_lite.virt.abilities import GuestStatistics, HostCounters
@@ -44,10 +43,10 @@ class _Reading(NamedTuple):
 class UsageRecorder:
     """Records the history. Call `tick` every second, from one thread."""
 
-    def __init__(self, host: str, driver: ComputeDriver, path: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, host: str, driver: ComputeDriver, path: str, wall: Callable[[], float] = clock.wall) -> None:
         self._host = host
         self._driver = driver
-        self._clock = clock
+        self._wall = wall
         self._file = UsageFile(path)
         self._reading: _Reading | None = None
         self._rest = 0.0
@@ -58,14 +57,14 @@ class UsageRecorder:
         Raises `HypervisorUnavailable` if they cannot be read, and `ServiceUnavailable` if they cannot be recorded.
         """
         before, number = self._reading, self._number()
-        if not self._driver.statistics or time.monotonic() < self._rest or (before and number == before.number):
+        if not self._driver.statistics or clock.monotonic() < self._rest or (before and number == before.number):
             return
-        started = time.monotonic()
+        started = clock.monotonic()
         try:
             servers = {server.uuid: server for server in self._driver.statistics.guests()}
-            now = _Reading(number, time.monotonic(), self._driver.statistics.host(), servers)
+            now = _Reading(number, clock.monotonic(), self._driver.statistics.host(), servers)
         except (exceptions.VirtDriverError, OSError) as error:
-            self._rest = time.monotonic() + _STEP
+            self._rest = clock.monotonic() + _STEP
             raise exceptions.HypervisorUnavailable(host=self._host, reason=f"its use is unknown: {error}") from error
         self._rest = started + _SHARE * (now.at - started)
         self._reading = now
@@ -82,7 +81,7 @@ class UsageRecorder:
         return self._file.read(instance_uuid or HOST, span, self._number() - 1)
 
     def _number(self) -> int:
-        return int(self._clock() // _STEP)
+        return int(self._wall() // _STEP)
 
 
 def samples_of(before: _Reading, now: _Reading) -> dict[str, UsageSample]:

@@ -22,7 +22,6 @@ import socket
 import stat
 import struct
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +29,7 @@ from typing import Any
 import oslo_messaging as messaging
 from oslo_messaging._drivers import common
 
-from nova_lite.base import exceptions, unix_sockets
+from nova_lite.base import clock, exceptions, unix_sockets
 from nova_lite.base.context import get_admin_context
 from nova_lite.base.futures import ResponseFuture
 from nova_lite.rpc.client import Message
@@ -144,7 +143,7 @@ class LocalClient:
         """Check whether a call can go this way: it is for any conductor, and the socket worked lately."""
         if message.topic != CONDUCTOR or message.server is not None or message.fanout:
             return False
-        return self._retry_at is None or time.monotonic() >= self._retry_at
+        return self._retry_at is None or clock.monotonic() >= self._retry_at
 
     def call(self, draft: Draft, message: Message) -> Any:
         """Send a call and return its reply, or raise the error in it. A session's reply may contain an error.
@@ -154,7 +153,7 @@ class LocalClient:
         """
         seconds = self._seconds if message.timeout is None else message.timeout
         is_soon = message.is_read and seconds > LATE_SECONDS
-        end = time.monotonic() + (LATE_SECONDS if is_soon else seconds)
+        end = clock.monotonic() + (LATE_SECONDS if is_soon else seconds)
         line = self._send(draft, message, seconds)
         try:
             reply = line.receive(end)
@@ -209,7 +208,7 @@ class LocalClient:
             if self._signing is None:
                 return line
             if line.session is None:
-                is_right = time.monotonic() < self._signed_until
+                is_right = clock.monotonic() < self._signed_until
             else:
                 is_right = self._signing.is_current(line.session)
             if is_right:
@@ -223,7 +222,7 @@ class LocalClient:
             if not self._is_signed and not unix_sockets.is_trusted(sock):
                 raise PermissionError("it is another user's")
             line = _Line(sock)
-            if self._signing is not None and time.monotonic() >= self._signed_until:
+            if self._signing is not None and clock.monotonic() >= self._signed_until:
                 self._open_session(line, self._signing)
         except OSError as error:
             sock.close()
@@ -241,17 +240,17 @@ class LocalClient:
         context, message_id = signing.signed(message)
         line.sock.sendall(line.frame(_content(context, message, LATE_SECONDS)))
         try:
-            reply = line.receive(time.monotonic() + LATE_SECONDS)
+            reply = line.receive(clock.monotonic() + LATE_SECONDS)
             public = signing.opened(message, message_id, _opened(reply))["public"]
             line.session = pair.as_caller(context[SIGNATURE]["key"], reply["result"][SIGNED]["key"], public)
         except (exceptions.NovaLiteException, messaging.RemoteError, KeyError, ValueError) as error:
             LOG.info("Calls over %s are signed one by one: %s", self._path, type(error).__name__)
-            self._signed_until = time.monotonic() + SIGNED_SECONDS
+            self._signed_until = clock.monotonic() + SIGNED_SECONDS
 
     def _failed(self, error: OSError, seconds: float | None = None) -> Undelivered:
         if self._retry_at is None:
             LOG.warning("Calls to the conductor use the broker: %s: %s", self._path, error.strerror or error)
-        self._retry_at = time.monotonic() + (self._retry_seconds if seconds is None else seconds)
+        self._retry_at = clock.monotonic() + (self._retry_seconds if seconds is None else seconds)
         return Undelivered()
 
     def _put_back(self, line: _Line) -> None:
@@ -281,7 +280,7 @@ def _receive(sock: socket.socket, end: float) -> bytes:
     buffer = bytearray()
     size = _LENGTH.size
     while len(buffer) < size:
-        sock.settimeout(max(0.001, end - time.monotonic()))
+        sock.settimeout(max(0.001, end - clock.monotonic()))
         received = sock.recv(_READ)
         if not received:
             raise ConnectionResetError("closed without a reply")

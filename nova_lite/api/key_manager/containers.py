@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Annotated, Any
 
 from nova_lite.api.http.bodies import Body
@@ -11,6 +10,7 @@ from nova_lite.api.http.wsgi import Response
 from nova_lite.api.key_manager import resource
 from nova_lite.api.key_manager.resource import SecretResource
 from nova_lite.api.network import fields, requests
+from nova_lite.base.ids import new_id
 from nova_lite.load_balancer.objects import Secret
 from nova_lite.policies import key_manager as policies
 
@@ -66,7 +66,7 @@ class Containers(SecretResource):
         if needed - names or (known is not None and names - known):
             raise fields.invalid("secret_refs", f"A container of the type {body.type} has other names of secrets.")
         made = Secret(
-            id=str(uuid.uuid4()),
+            id=new_id(),
             project_id=self.project_of(req),
             creator_id=req.context.user_id or "",
             name=body.name,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-import uuid
 from typing import Annotated, Any
 
 import webob
@@ -20,6 +19,7 @@ from nova_lite.api.key_manager import resource
 from nova_lite.api.key_manager.resource import SecretResource
 from nova_lite.api.network import fields, requests
 from nova_lite.base import exceptions, sealing
+from nova_lite.base.ids import new_id
 from nova_lite.load_balancer.objects import Secret
 from nova_lite.policies import key_manager as policies
 
@@ -101,7 +101,7 @@ class Secrets(SecretResource):
         requests.require_known(req.json_object(), NewSecret)
         body = requests.read(req, NewSecret)
         made = Secret(
-            id=str(uuid.uuid4()),
+            id=new_id(),
             project_id=self.project_of(req),
             creator_id=req.context.user_id or "",
             type=body.secret_type,

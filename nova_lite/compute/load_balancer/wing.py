@@ -7,13 +7,12 @@ before the report is sent.
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
+from nova_lite.base import clock, exceptions
 from nova_lite.compute.load_balancer.backends import load_backend
 from nova_lite.compute.wings import HostWing
 from nova_lite.load_balancer.objects import Assignments, HostReport
@@ -41,19 +40,19 @@ class HostBalancers(HostWing):
 
     def tick(self, timeout: float) -> None:
         is_woken = self.woken.wait(timeout)
-        if not is_woken and time.monotonic() < self._due:
+        if not is_woken and clock.monotonic() < self._due:
             return
         self.woken.clear()
-        self._due = time.monotonic() + RETRY_PAUSE
+        self._due = clock.monotonic() + RETRY_PAUSE
         report = self._backend.report()
         self._number += 1
         report.boot_id, report.number = self._boot_id, self._number
-        started = time.monotonic()
+        started = clock.monotonic()
         try:
             reply = self.send(msgspec.to_builtins(report))
         except exceptions.NovaLiteException:
             # The kernel removes the addresses themselves. Floating ones lead to them, and may be at another host.
-            if self.driver.filters and time.monotonic() > self._until:
+            if self.driver.filters and clock.monotonic() > self._until:
                 self.driver.filters.withdraw_addresses(self._ports)
             raise
         assignments = msgspec.convert(reply, Assignments, str_keys=True)

@@ -10,12 +10,12 @@ Build commands carry the rules of their guests, so that their hosts send no quer
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from nova_lite.base import clock
 from nova_lite.base.batching import Batcher, send_isolated
 from nova_lite.base.context import RequestContext
 from nova_lite.base.futures import ResponseFuture
@@ -73,7 +73,7 @@ class FilterQueries:
         known: dict[str, str] | None = None,
         known_members: dict[str, dict[str, str]] | None = None,
     ) -> PortFilters | ResponseFuture[PortFilters]:
-        self._last_queries[host] = time.monotonic(), known_members is not None
+        self._last_queries[host] = clock.monotonic(), known_members is not None
         return self._batcher.submit_later(_Query(FilterQuery(host, instance_uuids), known_members))
 
     def rules_for_builds(self, builds: Mapping[str, Mapping[str, str]]) -> dict[str, PortFilters]:
@@ -84,7 +84,7 @@ class FilterQueries:
         query are left out, since perhaps they do not filter at all. Hosts whose rules cannot be read are left out, too.
         So is the host of a single build in a project with large groups: a query returns only what changed in them.
         """
-        since = time.monotonic() - ACTIVE_SECONDS
+        since = clock.monotonic() - ACTIVE_SECONDS
         projects = [project for instances in builds.values() for project in instances.values()]
         is_single = len(projects) == 1
         if is_single and self._large.get(projects[0], since) > since:
@@ -104,7 +104,7 @@ class FilterQueries:
         read = zip(queries, results, strict=True)
         rules = {item.query.host: _for_build(result) for item, result in read if not isinstance(result, Exception)}
         if is_single and any(map(_is_large, rules.values())):
-            self._large[projects[0]] = time.monotonic()
+            self._large[projects[0]] = clock.monotonic()
             return {}
         if self._publisher is not None:
             for host in rules:

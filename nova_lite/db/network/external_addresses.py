@@ -7,13 +7,13 @@ quota counts it.
 from __future__ import annotations
 
 import itertools
-import uuid
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from nova_lite.base import exceptions, ip
+from nova_lite.base.ids import new_id
 from nova_lite.db.core import rows
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import FloatingIp as Row
@@ -38,7 +38,7 @@ def take(uow: UnitOfWork, pool: FloatingIpPool, values: dict[str, Any], address:
     """
     if not pool.cidr:
         raise exceptions.NoMoreFloatingIps(pool=pool.name)
-    values = {"id": str(uuid.uuid4()), "pool_id": pool.id, "created_at": uow.now, **values}
+    values = {"id": new_id(), "pool_id": pool.id, "created_at": uow.now, **values}
     if address:
         if ip.parse(address) not in ip.parse_network4(pool.cidr) or address == pool.gateway:
             raise exceptions.InvalidInput(reason=f"{address} is not an address of {pool.name}")

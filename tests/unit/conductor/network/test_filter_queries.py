@@ -190,8 +190,8 @@ def test_rules_for_builds_cover_hosts_with_a_recent_query(
     assert {host: reply.instances.keys() for host, reply in rules.items()} == {"h1": {cloud.others}, "h2": {cloud.back}}
     assert len(counted.statements) == STATEMENTS
     assert all(reply.read_at is not None for reply in rules.values())
-    now = filter_queries.time.monotonic()
-    monkeypatch.setattr(filter_queries.time, "monotonic", lambda: now + filter_queries.ACTIVE_SECONDS + 1)
+    now = filter_queries.clock.monotonic()
+    monkeypatch.setattr(filter_queries.clock, "monotonic", lambda: now + filter_queries.ACTIVE_SECONDS + 1)
     assert queries.rules_for_builds(builds) == {}, "the last queries are too old"
 
 

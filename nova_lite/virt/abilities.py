@@ -755,6 +755,7 @@ class Filters(Protocol):
 
     def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
         """Remove the floating addresses of these instances until `apply`, because another host may get them."""
+        return
 
 
 class Images(Protocol):

@@ -40,7 +40,7 @@ class FloatingAddresses:
         self._here: set[str] | None = None
 
     def present(self, addresses: set[str]) -> set[str]:
-        """Return those of some addresses that the interface has. Raises `VirtDriverError`."""
+        """Return which of these addresses the interface has. Raises `VirtDriverError`."""
         if not addresses:
             return set()
         words = images.run("ip", "-4", "-oneline", "address", "show", "dev", self._interface).decode().split()

@@ -198,7 +198,7 @@ class Tunnels:
         known = _destinations(device)
         for peer in sorted(set(peers) - known.get(FLOOD_MAC, set())):
             images.run("bridge", "fdb", "append", FLOOD_MAC, "dev", device, "dst", peer)
-        # What was learned of a former peer goes, too: its guests may be elsewhere, and the kernel forgets no address to
+        # Learned entries of a former peer go, too: its guests may be elsewhere, and the kernel forgets no address to
         # which it sends.
         for mac, destinations in known.items():
             for peer in sorted(destinations - set(peers)):

@@ -138,7 +138,7 @@ def test_tunnel_reaches_exactly_the_published_hosts(tmp_path: Path, kernel: Kern
     assert kernel.flooded == {"10.9.9.3"}, "an older conductor sends no peers"
 
 
-def test_what_was_learned_of_a_former_peer_is_forgotten(tmp_path: Path, kernel: Kernel) -> None:
+def test_tunnel_forgets_the_learned_entries_of_a_former_peer(tmp_path: Path, kernel: Kernel) -> None:
     """The kernel itself would keep it as long as it sends there: the guest may be elsewhere, and silent."""
     kernel.bridge("br1")
     here = make(tmp_path)

@@ -29,6 +29,7 @@ from nova_lite.conductor.engine.placement_request import PlacementRequest, group
 from nova_lite.conductor.engine.ports import BuildFilters, CapacityPublisher, HandlerLookup
 from nova_lite.db.core import actions
 from nova_lite.db.core.engine import UnitOfWork, is_isolated
+from nova_lite.db.core.events import InterfacesChanged
 from nova_lite.db.core.models import InstanceAction
 from nova_lite.db.network import builtin_networks
 from nova_lite.db.servers import claims, server_groups
@@ -406,6 +407,8 @@ def _is_claimed(handlers: HandlerLookup, ctx: ActionContext, request: PlacementR
     if request.spec.instance_group is not None and not server_groups.keeps_policy(uow, instance.uuid, selection.host):
         return False
     step, numa = ctx.step, hardware.numa_of(request.spec.flavor, request.spec.image)
+    if not request.is_new:
+        uow.publish(InterfacesChanged(instance.uuid))  # other hosts reach them at this place, too
     if not isinstance(step, ScheduleStep) or step.moves:
         if not claims.claim(uow, instance, selection, numa, request.spec.pci):
             return False

@@ -38,7 +38,7 @@ class FiltersChanged(NamedTuple):
 
 
 class InterfacesChanged(NamedTuple):
-    """A server has got or lost an interface."""
+    """A server has got or lost an interface, or its interfaces are at one more host."""
 
     instance_uuid: str
 

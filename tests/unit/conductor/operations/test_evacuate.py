@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.db.core import models
+from nova_lite.db.core.events import InterfacesChanged
 from nova_lite.db.hosts import hosts, services
 from nova_lite.db.servers import server_migrations
 from nova_lite.db.upkeep import invariants
@@ -56,6 +57,19 @@ def test_evacuated_server_leaves_its_host_and_is_built_on_another(world: World) 
     assert (moved.vm_state, moved.task_state, moved.host, moved.vifs[0].address) == ("active", None, target, address)
     assert world.open_actions() == []
     assert world.used() == {"host1": 0, "host2": 1}
+
+
+def test_claim_of_an_evacuation_tells_hosts_where_the_interfaces_are(world: World) -> None:
+    told: list[str] = []
+    world.db.subscribe(
+        lambda uow: told.extend(event.instance_uuid for event in uow.published(InterfacesChanged)), InterfacesChanged
+    )
+    uuid, host, _ = world.built()
+    force_down(world, host)
+    evacuate(world, uuid)
+    told.clear()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    assert set(told) == {uuid}
 
 
 @pytest.mark.parametrize("down", ["up", "silent"])

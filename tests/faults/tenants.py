@@ -304,6 +304,16 @@ class Scene:
             by_way[item.project, item.way].append(item)
         return {key: tenants_report.row_of(items, self._guests, since, until) for key, items in by_way.items()}
 
+    def is_left(self) -> bool:
+        """Check whether no server and no load balancer is on the lost host."""
+        for tenant in self.tenants:
+            self._real.cloud.token = f"admin:{tenant.name}"
+            shown = [self._real.cloud.show(server) or {} for server in tenant.servers]
+            hosts = [server.get("OS-EXT-SRV-ATTR:host") for server in shown]
+            if None in hosts or self.lost in (*hosts, tenant.balancer_host()):
+                return False
+        return True
+
     def owners(self, since: float) -> list[tuple[float, str, str]]:
         """Return answers to ARP requests: seconds since then, addresses, and MAC addresses."""
         return [(at - since, address, who) for at, address, who in list(self._owners) if at > since]
@@ -331,8 +341,10 @@ def run(scene: Scene, real: RealCloud, how: str) -> list[str]:
     wait_for("guests are confirmed", lambda: real.confirmed(ids), LIMIT, POLL)
     lost_at = time.monotonic()
     real.lose(scene.lost, how)
+    # A host that is cut off serves until its lease ends.
+    wait_for("guests are on other hosts", scene.is_left, LIMIT, POLL)
     with contextlib.suppress(AssertionError):  # The table shows which way does not.
-        scene.wait_steady("all ways answer again", lost_at)
+        scene.wait_steady("all ways answer again", time.monotonic())
     until = time.monotonic()
     wrong = show(f"Host {scene.lost} is lost: {how}.", scene.rows(lost_at, until))
     for tenant in scene.tenants:

@@ -223,7 +223,11 @@ class SelfFencing:
                 raise
             return
         with self._lock:
+            before = self._guests
             had_stopped = self._grant(request.number, lease, sent_at)
+            guests, ends_at = self._guests, self._ends_at
+        self._keep_addresses(before - guests)
+        self._keep_addresses(guests, ends_at - GUARD_MARGIN)
         if had_stopped:
             LOG.warning("The lease is renewed: guests that were stopped start again")
             self._on_renewed()
@@ -291,6 +295,7 @@ class SelfFencing:
         self._let_guard_go()
 
     def _let_guard_go(self) -> None:
+        self._keep_addresses(self._guests)
         self._is_promised, self._has_lease = False, False
         self._guests, self._ends_at = frozenset(), float("-inf")
         with contextlib.suppress(exceptions.ServiceUnavailable):  # A guard that is gone protects nothing.
@@ -340,6 +345,17 @@ class SelfFencing:
                 self._filters.withdraw_addresses(self._guests)
             except exceptions.VirtDriverError as error:
                 LOG.error("This host keeps floating addresses of stopped guests: %s", error.message)
+
+    def _keep_addresses(self, instance_uuids: frozenset[str], until: float | None = None) -> None:
+        """Keep floating addresses until the guard ends their guests, also if this daemon hangs. A failure is logged.
+
+        None: keep them permanently.
+        """
+        if self._filters and instance_uuids:
+            try:
+                self._filters.keep_addresses(instance_uuids, None if until is None else int(until - guard.now()))
+            except exceptions.VirtDriverError as error:
+                LOG.warning("Floating addresses are kept as long as before: %s", error.message)
 
     def require_lease(self, instance_uuid: str) -> None:
         """Raise `ServiceUnavailable` if a command could start a guest that may run elsewhere.

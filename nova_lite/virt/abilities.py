@@ -765,6 +765,11 @@ class Filters(Protocol):
     def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
         """Remove the floating addresses of these instances until `apply`, because another host may get them."""
 
+    @abc.abstractmethod
+    def keep_addresses(self, instance_uuids: Collection[str], seconds: int | None) -> None:
+        """Keep the floating addresses of these instances for some seconds; then the host gives them up, also without
+        this daemon. None: keep them permanently. Raises `VirtDriverError`."""
+
 
 class Images(Protocol):
     """An image cache on the host."""

@@ -314,6 +314,9 @@ class FakeFilters(Ability, abilities.Filters):
     def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
         """Do nothing: a fake host answers for no address."""
 
+    def keep_addresses(self, instance_uuids: Collection[str], seconds: int | None) -> None:
+        """Do nothing, either."""
+
     def applied(self) -> PortFilters:
         """Return the filters that were set last."""
         try:

@@ -216,10 +216,13 @@ def _option(value: str) -> str:
     return value.replace(",", ",,")
 
 
-def run(*command: str) -> bytes:
-    """Run a program and return its standard output. Raises `VirtDriverError` with the last line of its errors."""
+def run(*command: str, text: str = "") -> bytes:
+    """Run a program and return its standard output. ``text``: its input.
+
+    Raises `VirtDriverError` with the last line of its errors.
+    """
     try:
-        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        result = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
     except OSError as error:
         raise exceptions.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
     if result.returncode != 0:

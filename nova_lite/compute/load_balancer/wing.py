@@ -59,6 +59,8 @@ class HostBalancers(HostWing):
         self._ports = [item.vif.id for item in assignments.balancers]
         self._until = started + assignments.lease
         self._backend.apply(assignments.balancers, self._until)
+        if self.driver.filters and self._ports:
+            self.driver.filters.keep_addresses(self._ports, int(self._until - clock.monotonic()))
         self._due = started + min(MAX_INTERVAL, assignments.lease / REPORTS)
         if _state(self._backend.report()) != _state(report):
             self.woken.set()  # the conductor waits for it

@@ -158,6 +158,9 @@ class HostFilters(abilities.Filters):
     def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
         """Do nothing: such a host has no floating addresses."""
 
+    def keep_addresses(self, instance_uuids: Collection[str], seconds: int | None) -> None:
+        """Do nothing, either."""
+
     @file_errors()
     def apply(self, filters: PortFilters) -> None:
         self._anti_spoofing.restore()

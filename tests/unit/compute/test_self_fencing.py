@@ -164,6 +164,25 @@ def test_host_gives_up_floating_addresses_of_guests_that_it_stops(
     fencing(host)._guard, fencing(host)._is_promised = fencing(again)._guard, True
 
 
+def test_floating_addresses_of_protected_guests_are_kept_as_long_as_the_guard_lets_them_run(
+    host: Host, conductor: Leasing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[list[str], int | None]] = []
+    monkeypatch.setattr(
+        host.driver.filters, "keep_addresses", lambda uuids, seconds: kept.append((sorted(uuids), seconds))
+    )
+    protected(host, conductor)
+    ((uuids, seconds),) = kept
+    assert uuids == [UUID] and seconds is not None and 0 <= seconds <= LEASE - self_fencing.GUARD_MARGIN
+    conductor.wanted = []
+    fencing(host).renew()
+    assert kept[1:] == [([UUID], None)], "it is not protected any more"
+    conductor.wanted = [UUID]
+    fencing(host).renew()
+    fencing(host).release()
+    assert kept[-1] == ([UUID], None), "its guests continue without the daemon"
+
+
 def test_floating_address_that_cannot_be_given_up_is_logged(
     host: Host,
     conductor: Leasing,

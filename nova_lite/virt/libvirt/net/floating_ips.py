@@ -71,6 +71,19 @@ class FloatingAddresses:
             files.write_atomically(self._path, msgspec.json.encode(sorted(addresses)), writer=self._host)
         self._here = set(addresses)
 
+    def keep(self, addresses: Collection[str], seconds: int | None) -> None:
+        """Keep some of the addresses for some seconds only: then the kernel removes them. None: keep them permanently.
+
+        Raises `VirtDriverError`.
+        """
+        life = "forever" if seconds is None else str(max(1, seconds))
+        lines = [
+            f"address replace {address}/32 dev {self._interface} valid_lft {life} preferred_lft {life}\n"
+            for address in sorted((self._here or set()) & set(addresses))
+        ]
+        if lines:
+            images.run("ip", "-batch", "-", text="".join(lines))
+
     def _read(self) -> set[str]:
         try:
             with open(self._path, "rb") as file:

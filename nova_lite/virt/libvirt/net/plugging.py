@@ -131,6 +131,9 @@ class HostFilters(abilities.Filters):
     def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
         self._parts.port_firewall.withdraw_addresses(instance_uuids)
 
+    def keep_addresses(self, instance_uuids: Collection[str], seconds: int | None) -> None:
+        self._parts.port_firewall.keep_addresses(instance_uuids, seconds)
+
     @file_errors()
     def apply(self, filters: PortFilters) -> None:
         parts = self._parts

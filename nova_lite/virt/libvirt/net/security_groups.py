@@ -162,12 +162,24 @@ class PortFirewall:
     def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
         """Remove the floating addresses of these instances until `set`. Raises `VirtDriverError`."""
         with self._lock:
-            gone = [vif for uuid in instance_uuids for vif in self._interfaces.get(uuid, ())]
-            left = [vif for uuid, vifs in self._interfaces.items() if uuid not in instance_uuids for vif in vifs]
-            filters = floating_ips.only(self._filters, floating_ips.held_without(self._filters, gone, left))
+            filters = floating_ips.only(self._filters, self._held_without(instance_uuids))
             if filters != self._filters:
                 self._filters, self._has_withdrawn = filters, True
                 self._apply()
+
+    def keep_addresses(self, instance_uuids: Collection[str], seconds: int | None) -> None:
+        """Keep the floating addresses of these instances for some seconds (None: permanently).
+
+        Raises `VirtDriverError`.
+        """
+        with self._lock:
+            others = set(self._held_without(instance_uuids))
+            self._floating.keep(floating_ips.held(self._filters) - others, seconds)
+
+    def _held_without(self, instance_uuids: Collection[str]) -> Collection[str]:
+        gone = [vif for uuid in instance_uuids for vif in self._interfaces.get(uuid, ())]
+        left = [vif for uuid, vifs in self._interfaces.items() if uuid not in instance_uuids for vif in vifs]
+        return floating_ips.held_without(self._filters, gone, left)
 
     def _is_gone(self) -> bool:
         """Check whether an administrator has removed the table, as a restart of ``nftables.service`` does."""

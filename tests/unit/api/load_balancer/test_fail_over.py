@@ -56,13 +56,20 @@ def test_host_without_a_lease_gives_up_floating_addresses_of_its_load_balancers(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     balancer_id = started(world)
-    host, found = world.hosts["host1"], list[list[str]]()
+    host, found, kept = world.hosts["host1"], list[list[str]](), list[tuple[list[str], int]]()
 
     def refuse(_: object) -> None:
         raise exceptions.MessagingUnavailable(what="wing_report")
 
-    filters = SimpleNamespace(withdraw_addresses=lambda ports: found.append(list(ports)))
+    filters = SimpleNamespace(
+        withdraw_addresses=lambda ports: found.append(list(ports)),
+        keep_addresses=lambda ports, seconds: kept.append((list(ports), seconds)),
+    )
     monkeypatch.setattr(host, "driver", SimpleNamespace(filters=filters))
+    host.woken.set()
+    host.tick(0)
+    ((ports, seconds),) = kept
+    assert 0 < seconds <= LEASE, "the kernel removes them, if the daemon does not"
     monkeypatch.setattr(host, "send", refuse)
     for seconds in (0.0, LEASE):
         host._until -= seconds
@@ -70,7 +77,7 @@ def test_host_without_a_lease_gives_up_floating_addresses_of_its_load_balancers(
         with pytest.raises(exceptions.MessagingUnavailable):
             host.tick(0)
     row = world.row(balancer_id)
-    assert row is not None and found == [[row.vip_port_id]]
+    assert row is not None and found == [ports] == [[row.vip_port_id]]
 
 
 def test_moving_load_balancer_is_released_before_the_other_host_has_it(world: World) -> None:

@@ -26,7 +26,10 @@ class Interface:
         self.addresses: list[str] = []
         self.ran: list[str] = []
 
-    def run(self, *command: str) -> bytes:
+    def run(self, *command: str, text: str = "") -> bytes:
+        if text:
+            self.ran += text.splitlines()
+            return b""
         if "show" in command:
             return "\n".join(f"1: lo inet {address} scope global lo" for address in self.addresses).encode()
         verb, address = command[2:4]
@@ -60,6 +63,19 @@ def test_machine_has_exactly_the_addresses_of_its_guests(tmp_path: Path, interfa
     assert ran[1:] == [f"replace {B}/32 dev lo"]
     addresses.assign({B})
     assert ran[-1] == f"del {A}/32 dev lo"
+
+
+def test_kernel_keeps_addresses_of_this_machine_for_the_given_seconds(tmp_path: Path, interface: Interface) -> None:
+    addresses, ran = FloatingAddresses(str(tmp_path), "h", "lo"), interface.ran
+    addresses.keep({A}, 20)
+    assert ran == [], "which addresses are here is not known yet"
+    addresses.assign({A, B})
+    ran.clear()
+    addresses.keep({A, "192.0.2.9"}, 20)
+    addresses.keep({A}, 0)
+    addresses.keep({A, B}, None)
+    lives = [(A, "20"), (A, "1"), (A, "forever"), (B, "forever")]
+    assert ran == [f"address replace {item}/32 dev lo valid_lft {life} preferred_lft {life}" for item, life in lives]
 
 
 def test_addresses_are_exact_after_a_restart(tmp_path: Path, interface: Interface) -> None:

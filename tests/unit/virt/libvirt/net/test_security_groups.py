@@ -572,6 +572,19 @@ def test_withdrawn_floating_address_is_away_until_the_filters_come(tmp_path: Pat
     assert here == {"192.0.2.1"} and not firewall.lacks_filters()
 
 
+def test_floating_addresses_of_some_instances_are_kept_for_some_seconds(
+    tmp_path: Path, nft: Nft, here: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[set[str], int | None]] = []
+    monkeypatch.setattr(floating_ips.FloatingAddresses, "keep", lambda _, found, seconds: kept.append((found, seconds)))
+    firewall = make(tmp_path)
+    firewall.prepare({"i": [make_port(id="p")], "other": [make_port(id="q")]})
+    firewall.set(msgspec.structs.replace(FLOATING, floating={"p": "192.0.2.1", "q": "192.0.2.2"}))
+    firewall.keep_addresses(["i"], 20)
+    firewall.keep_addresses(["none"], None)
+    assert kept == [({"192.0.2.1"}, 20), (set(), None)]
+
+
 @pytest.mark.parametrize("stored", ["{", '["fe80::%lo", "192.0.2.1"]', "[1]"])
 def test_floating_addresses_on_disk_may_be_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stored: str

@@ -25,7 +25,10 @@ _POLYNOMIAL = "3da3358b4dc173"
 
 
 def _encrypted(key: bytes, text: dict[str, object]) -> bytes:
-    """``key``: 32 bytes for AES-256-CTR, then the two halves of the key of Poly1305-AES."""
+    """Return a text as restic encrypts it.
+
+    ``key``: 32 bytes for AES-256-CTR, then the two halves of the key of Poly1305-AES.
+    """
     nonce = os.urandom(16)
     cipher = Cipher(algorithms.AES(key[:32]), modes.CTR(nonce)).encryptor().update(json.dumps(text).encode())
     pad = Cipher(algorithms.AES(key[32:48]), modes.ECB()).encryptor().update(nonce)

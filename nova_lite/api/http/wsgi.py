@@ -253,7 +253,7 @@ class Extension:
     alias: str
     title: str
     routes: tuple[Route, ...] = ()
-    #: What methods add to the responses of others, and their names.
+    #: Additions to the responses of others, with the names of the methods that make them.
     _additions: tuple[tuple[Addition, str], ...]
 
     def __init_subclass__(cls) -> None:

@@ -5,7 +5,7 @@
 #   test.sh run PATH_OR_OPTION_OF_PYTEST...     these tests alone, with the services and databases that they may need
 #
 # Without names all stages run, each to its end. What failed is shown again in the last lines, and told by the status.
-# Integration and then security run beside unit, functional and faults; their output comes last.
+# Integration runs beside the others, and then the last of them that has not begun; the output of both comes last.
 # Failed tests of up to three files of a run are tried once more, alone, and named in the last lines if they pass then;
 # with --once they are not. --fast is lint and unit. --long is all stages and `long`, which runs the scripts test-*.sh: clouds
 # with the real Keystone, Glance, Neutron and Cinder, and a real OpenID Connect provider. What the tests need is installed
@@ -43,6 +43,7 @@ export TMPDIR=/var/tmp
 LOG=$(mktemp /tmp/nova-lite-test.XXXXXX.log)
 results=$(mktemp)
 beside=$(mktemp)
+begun=$(mktemp --directory) # has a directory for each stage that has begun
 UNSTEADY=$(mktemp)
 FAILURES=$(mktemp)
 beside_pid=
@@ -53,7 +54,7 @@ trap leave EXIT
 leave() {
     [[ -z $beside_pid ]] || kill -- "-$beside_pid" 2>/dev/null || true
     [[ -z $databases ]] || drop_test_databases "$TEST_DATABASE" >>"$LOG" 2>&1 || say "The test databases could not be dropped: see $LOG"
-    rm -f "$results" "$beside" "$UNSTEADY" "$FAILURES"
+    rm -rf "$results" "$beside" "$begun" "$UNSTEADY" "$FAILURES"
 }
 
 say "Testing $TOP (preparations are logged in $LOG)"
@@ -92,10 +93,19 @@ run_stage() {
     say "=== $1 $result after $((SECONDS - began)) s"
 }
 
-# run_beside STAGE: the others go on meanwhile.
+# run_lane STAGE...: those that the other lane has not begun.
+run_lane() {
+    local stage
+    for stage; do
+        mkdir "$begun/$stage" 2>/dev/null || continue
+        run_stage "$stage"
+    done
+}
+
+# run_beside STAGE...: a lane beside that of the script.
 run_beside() {
     set -m # in a process group of its own
-    run_stage "$1" >"$beside" 2>&1 </dev/null &
+    run_lane "$@" >"$beside" 2>&1 </dev/null &
     beside_pid=$!
     set +m
     say "=== $1 beside the next ones; what it says comes after them"
@@ -108,13 +118,14 @@ follow_beside() {
 }
 
 # Real guests and their clients mostly wait, and so do daemons with fake hypervisors. They share the broker alone.
-besides=
-[[ ! (" ${stages[*]} " == *" integration "* && " ${stages[*]} " =~ \ (unit|functional|security|faults)\ ) ]] || besides=integration
-for stage in "${stages[@]}"; do
-    [[ " $besides long " != *" $stage "* ]] || continue
-    [[ $stage == lint || -z $besides || -n $beside_pid ]] || run_beside "$besides"
-    run_stage "$stage"
-done
+mkdir "$begun/long"
+[[ " ${stages[*]} " != *" lint "* ]] || run_lane lint
+if [[ " ${stages[*]} " == *" integration "* && " ${stages[*]} " =~ \ (unit|functional|security|faults)\  ]]; then
+    backwards=()
+    for stage in "${stages[@]}"; do backwards=("$stage" "${backwards[@]}"); done
+    run_beside integration "${backwards[@]}"
+fi
+run_lane "${stages[@]}"
 [[ -z $beside_pid ]] || follow_beside
 # Last, as it stacks other clouds than the stage integration does.
 [[ " ${stages[*]} " != *" long "* ]] || run_stage long

@@ -11,8 +11,8 @@ import requests
 
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud
-from tests.functional.network_client import Client
 from tests.functional.sdk import connect
+from tests.functional.standalone_client import Client
 from tests.support.waiting import wait_for
 
 RANGES = "[network]\nproject_ranges = 10.64.0.0/16\n"

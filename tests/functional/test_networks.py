@@ -12,7 +12,7 @@ import pytest
 
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud
-from tests.functional.network_client import Client
+from tests.functional.standalone_client import Client
 from tests.support.waiting import wait_for
 
 #: Hosts ask often, so that it is seen soon that a guest is gone.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import socket
 import sqlite3
 from collections.abc import Iterator
@@ -240,9 +241,7 @@ def test_application_credentials_of_real_clients(cloud: Cloud, demo: Client) -> 
     rules = [{"service": "compute", "method": "GET", "path": "/v2.1/servers"}]
     made = demo.one("application credential create ci --role reader --expiration 2090-01-01T00:00:00")
     assert (made["Name"], made["Unrestricted"]) == ("ci", False)
-    limited = demo.one(
-        f"application credential create limited --access-rules {json.dumps(rules, separators=(',', ':'))}"
-    )
+    limited = demo.one(f"application credential create limited --access-rules {shlex.quote(json.dumps(rules))}")
     assert {"ci", "limited"} <= set(demo("application credential list -f value -c Name").split())
     (rule,) = demo.rows("access rule list", "ID", "Service", "Method", "Path")
     assert (rule["Service"], rule["Method"], rule["Path"]) == ("compute", "GET", "/v2.1/servers")

@@ -14,8 +14,12 @@ from nova_lite.backups import repository
 from nova_lite.backups.disk_data import Target
 from nova_lite.backups.repository import Repositories, Repository
 from nova_lite.base import exceptions
+from tests.support.quick_restic import quick_restic  # noqa: F401
 
-pytestmark = pytest.mark.skipif(shutil.which(repository.PROGRAM) is None, reason="no restic")
+pytestmark = [
+    pytest.mark.skipif(shutil.which(repository.PROGRAM) is None, reason="no restic"),
+    pytest.mark.usefixtures("quick_restic"),
+]
 
 VICTIM, PLAIN = "victim/of:keystone", "p1"
 #: Ids of projects that an attacker who may name projects could choose.

@@ -59,9 +59,9 @@ def features_of(model: str) -> tuple[set[str], ET.Element | None]:
 
 
 def make_template(root: Path) -> Path:
-    """Return the file in which libvirt keeps what qemu replies on this machine."""
+    """Return the directory in which libvirt keeps what qemu replies on this machine, a file for each architecture."""
     subprocess.run([sys.executable, "-m", __name__, str(root), "template"], check=True, timeout=120, text=True)
-    return next((root / "cache/qemu/capabilities").glob("*.xml"))
+    return root / "cache/qemu/capabilities"
 
 
 class Host:
@@ -69,8 +69,9 @@ class Host:
 
     def __init__(self, template: Path, root: Path, generation: str) -> None:
         target = root / "cache/qemu/capabilities"
-        target.mkdir(parents=True)
-        (target / template.name).write_text(_changed(template.read_text(), generation))
+        shutil.copytree(template, target)
+        (own,) = (path for path in target.iterdir() if f"<arch>{ARCHITECTURE}</arch>" in path.read_text())
+        own.write_text(_changed(own.read_text(), generation))
         command = [sys.executable, "-m", __name__, str(root), "serve"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         described = self._read()
@@ -197,6 +198,6 @@ def available() -> bool:
 
 if __name__ == "__main__":
     if sys.argv[2] == "template":
-        _Connection(sys.argv[1]).connect_call("getDomainCapabilities", None, ARCHITECTURE, "pc", QEMU, 0)
+        _Connection(sys.argv[1]).connect_call("getCapabilities")  # asks the qemu of each architecture
     else:
         _serve(sys.argv[1], sys.stdin)

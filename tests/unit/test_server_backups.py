@@ -11,9 +11,13 @@ import pytest
 
 from nova_lite.backups import repository
 from tests.support.in_process_cloud import InProcessCloud
+from tests.support.quick_restic import quick_restic  # noqa: F401
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.skipif(shutil.which(repository.PROGRAM) is None, reason="no restic")
+pytestmark = [
+    pytest.mark.skipif(shutil.which(repository.PROGRAM) is None, reason="no restic"),
+    pytest.mark.usefixtures("quick_restic"),
+]
 
 
 class World:

@@ -253,15 +253,17 @@ class Extension:
     alias: str
     title: str
     routes: tuple[Route, ...] = ()
+    #: Additions to the responses of others, with the names of the methods that make them.
+    _additions: tuple[tuple[Addition, str], ...]
+
+    def __init_subclass__(cls) -> None:
+        members = inspect.getmembers(cls)
+        cls._additions = tuple((item, name) for name, value in members for item in getattr(value, "additions", ()))
 
     def __init__(self, services: ApiServices) -> None:
         self.conf = services.conf
         self.compute = services.compute
-        self.adders = [
-            (addition, getattr(self, name))
-            for name, value in inspect.getmembers(type(self))
-            for addition in getattr(value, "additions", ())
-        ]
+        self.adders = [(addition, getattr(self, name)) for addition, name in self._additions]
         self.bound_routes = [
             BoundRoute(route, getattr(self, route.handler), route.declaration(self)) for route in self.routes
         ]

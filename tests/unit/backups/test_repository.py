@@ -18,6 +18,7 @@ from nova_lite.backups import repository
 from nova_lite.backups.disk_data import Target
 from nova_lite.backups.repository import Repositories, Repository
 from nova_lite.base import exceptions
+from tests.support.quick_restic import quick_restic  # noqa: F401
 
 pytestmark = pytest.mark.skipif(shutil.which(repository.PROGRAM) is None, reason="no restic")
 
@@ -33,7 +34,7 @@ def repositories(tmp_path: Path) -> Repositories:
 
 
 @pytest.fixture
-def made(repositories: Repositories) -> Repository:
+def made(repositories: Repositories, quick_restic: None) -> Repository:  # noqa: F811
     return repositories.of_project("p1", may_be_missing=True)
 
 
@@ -49,7 +50,9 @@ def read(repository: Repository, snapshot: str, digest: str) -> bytes:
         return b"".join(iter(lambda: source.read(65536), b""))
 
 
-def test_stream_is_read_as_it_was_stored_and_is_stored_once(made: Repository, tmp_path: Path) -> None:
+def test_stream_is_read_as_it_was_stored_and_is_stored_once(repositories: Repositories, tmp_path: Path) -> None:
+    """The repository of this test is made by restic."""
+    made = repositories.of_project("p1", may_be_missing=True)
     first = made.store("one", writing(DATA))
     second = made.store("two", writing(DATA))
     assert read(made, first.snapshot, first.digest) == DATA
@@ -58,6 +61,7 @@ def test_stream_is_read_as_it_was_stored_and_is_stored_once(made: Repository, tm
     assert not any(DATA[:64] in path.read_bytes() for path in files), "it is not encrypted"
 
 
+@pytest.mark.usefixtures("quick_restic")
 def test_projects_have_repositories_of_their_own(repositories: Repositories, tmp_path: Path) -> None:
     for project in ("p1", "../p1"):
         repositories.of_project(project, may_be_missing=True).store("one", writing(DATA[:1000]))

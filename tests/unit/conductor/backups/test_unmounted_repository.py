@@ -17,9 +17,13 @@ from nova_lite.objects import BackupStatus, ServerBackup
 from tests.support import make
 from tests.support.backup_world import HOUR
 from tests.support.backups import set_backup
+from tests.support.quick_restic import quick_restic  # noqa: F401
 from tests.support.repository_world import InRepository
 
-pytestmark = pytest.mark.skipif(shutil.which(repository.PROGRAM) is None, reason="no restic")
+pytestmark = [
+    pytest.mark.skipif(shutil.which(repository.PROGRAM) is None, reason="no restic"),
+    pytest.mark.usefixtures("quick_restic"),
+]
 
 
 class OnShare(InRepository):

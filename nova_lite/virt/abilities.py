@@ -38,6 +38,8 @@ from nova_lite.objects import (
     LiveSource,
     MigrationControl,
     MigrationProgress,
+    PacketProbe,
+    PacketSighting,
     PortFilters,
     ShareMapping,
     StorageView,
@@ -764,6 +766,17 @@ class Filters(Protocol):
     @abc.abstractmethod
     def withdraw_addresses(self, instance_uuids: Collection[str]) -> None:
         """Remove the floating addresses of these instances until `apply`, because another host may get them."""
+
+
+class Probes(Protocol):
+    """Probes of the way of a packet."""
+
+    @abc.abstractmethod
+    def run(self, probe: PacketProbe) -> list[PacketSighting]:
+        """Look for the packet of a probe for some seconds, and send it if its port is here. Return where it was seen.
+
+        Raises `InvalidInput` for values that no packet of the port has, and `Conflict` while another probe goes on.
+        """
 
 
 class Images(Protocol):

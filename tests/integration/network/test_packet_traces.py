@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 import pytest
 
+from nova_lite.network.trace import frames
 from nova_lite.network.trace.packets import GATEWAY, HOST, METADATA, OUTSIDE, Packet, Trace
 from nova_lite.objects import PortFilters, ipv6
 from nova_lite.virt.libvirt.net import namespaces, realms
@@ -24,7 +25,7 @@ from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
 from tests.integration.network import routed_host
 from tests.integration.network.room import run
 from tests.integration.network.routed_host import RoutedHost
-from tests.support import frames, topologies
+from tests.support import topologies
 from tests.support.topologies import HOST_OUTSIDE6, HOSTS, OUTSIDE6, Topology
 
 #: Seeds of the test command, and of the long run. A round has as many topologies together.

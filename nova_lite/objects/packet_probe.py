@@ -1,0 +1,43 @@
+"""Probe of the way of a packet: a marked packet of a port, and the places where hosts see it."""
+
+from __future__ import annotations
+
+import msgspec
+
+#: Kinds of places: a port's device, a network's gateway, a realm's way out, a network's tunnel, and all other devices.
+AT_PORT, AT_GATEWAY, AT_WAY_OUT, AT_TUNNEL, AT_OUTSIDE = "port", "gateway", "way out", "tunnel", "outside"
+
+
+class PacketProbe(msgspec.Struct, kw_only=True, frozen=True):
+    """A packet of a port, with a mark of 32 bits that no other packet has.
+
+    ``source``: an address of the port. ``protocol``: icmp, tcp or udp. ``port``: None for icmp. ``neighbour``: MAC
+    address to which the guest would send it; None: the gateway's. A host that has not the port only looks for it.
+    """
+
+    instance_uuid: str
+    port_id: str
+    source: str
+    destination: str
+    protocol: str
+    port: int | None
+    neighbour: str | None
+    mark: int
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Place of a host. ``id``: of the port, the network or the realm, and empty outside. ``enters``: the packet comes
+    from there."""
+
+    kind: str
+    id: str
+    enters: bool
+
+
+class PacketSighting(msgspec.Struct, frozen=True):
+    """A packet that a host has seen at a place, with its addresses there. ``is_answer``: it answers the probe."""
+
+    place: Place
+    source: str
+    destination: str
+    is_answer: bool = False

@@ -18,6 +18,7 @@ from nova_lite.db.servers import instances, interfaces
 from nova_lite.network.trace import walk
 from nova_lite.network.trace.hosts import Host
 from nova_lite.network.trace.packets import Packet, Trace
+from nova_lite.network.trace.probe import Sending
 from nova_lite.objects import VIF
 
 _HOST = sa.func.coalesce(Instance.host, Port.bound_host)
@@ -63,10 +64,11 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Way of the packet. ``wanted``: id of the port that the destination names."""
+    """Way of the packet. ``wanted``: id of the port that the destination names. ``sending``: None from outside."""
 
     trace: Trace
     wanted: str | None
+    sending: Sending | None = None
 
 
 def answer(uow: UnitOfWork, question: Question) -> Answer:
@@ -89,7 +91,9 @@ def answer(uow: UnitOfWork, question: Question) -> Answer:
     host = cloud.hosts[sender.host]
     for interface in host.interfaces:
         if interface.id == sender.vif.id:
-            return Answer(walk.from_port(cloud, host, interface, packet), wanted)
+            return Answer(
+                walk.from_port(cloud, host, interface, packet), wanted, Sending(cloud, host, interface, packet)
+            )
     raise exceptions.InvalidInput(reason=f"port {sender.vif.id} is a device, and the host has no part in its packets.")
 
 

@@ -138,9 +138,7 @@ def _sending(packet: Packet, probe: PacketProbe, sender: VIF) -> Iterator[Callab
         os.close(device)
 
 
-def _look(
-    watcher: socket.socket, deadline: float, places: Places, found: dict[PacketSighting, None]
-) -> None:
+def _look(watcher: socket.socket, deadline: float, places: Places, found: dict[PacketSighting, None]) -> None:
     """Note the packets that are seen until a deadline."""
     while (seconds := deadline - clock.monotonic()) > 0:
         watcher.settimeout(seconds)

@@ -66,11 +66,12 @@ def checked(probe: PacketProbe) -> Packet:
     """Return the packet of a probe. Raises `InvalidInput` unless all of its values are valid."""
     try:
         packet = Packet(ip.parse(probe.source), ip.parse(probe.destination), probe.protocol, probe.port)
-        if packet.source.version != packet.destination.version or packet.destination.is_multicast:
-            raise ValueError(f"no packet goes from {packet.source} to {packet.destination}")
+        source, target = packet.source, packet.destination
+        if source.version != target.version or target.is_multicast or str(target) == "255.255.255.255":
+            raise ValueError(f"no packet goes from {source} to {target}")
         if probe.protocol not in PROTOCOLS or (probe.protocol == "icmp") is not (probe.port is None):
             raise ValueError(f"protocol {probe.protocol!r}, port {probe.port}")
-        if not (0 < (probe.port or 1) < 65536 and 0 < probe.mark < 2**32 - 1):
+        if not (0 < (1 if probe.port is None else probe.port) < 65536 and 0 < probe.mark < 2**32 - 1):
             raise ValueError(f"port {probe.port}, mark {probe.mark}")
         if probe.neighbour is not None:
             nft.mac(probe.neighbour)

@@ -1,4 +1,4 @@
-"""Probe of the way of a packet: a marked packet of a port, and the places where hosts see it."""
+"""The way of a packet as its tenant sees it, and its probe: a marked packet, and the places where hosts see it."""
 
 from __future__ import annotations
 
@@ -41,3 +41,28 @@ class PacketSighting(msgspec.Struct, frozen=True):
     source: str
     destination: str
     is_answer: bool = False
+
+
+class WayPart(msgspec.Struct, kw_only=True):
+    """Part of the way of a packet. ``id``: of the port, the rule, the router or the network, if the tenant may see it.
+
+    ``passes``: False at the part that stops the packet; None: the tenant may not know.
+    """
+
+    kind: str
+    id: str | None
+    group_id: str | None
+    passes: bool | None
+    text: str
+
+
+class PacketWay(msgspec.Struct, kw_only=True):
+    """Way of a packet of a tenant's port. ``arrives``: None if another project's port decides that.
+
+    ``arrived_at``: an own port, or ``metadata``, ``gateway``, ``host`` or ``outside``.
+    """
+
+    packet: str
+    arrives: bool | None
+    arrived_at: str | None
+    parts: list[WayPart]

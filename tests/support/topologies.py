@@ -318,7 +318,7 @@ class _Generator:
             if sender is not None and target in self._of_realms():
                 protocol = self._random.choice(("icmp", "tcp"))  # a realm's answer to UDP says nothing
             source = self._source(sender, target)
-            if source is None or (sender is not None and str(target) in self._addresses(sender)):
+            if source is None or (sender is not None and target in map(ip.parse, self._addresses(sender))):
                 continue
             port = None if protocol == "icmp" else self._random.choice(_PORTS)
             self._made.packets.append(

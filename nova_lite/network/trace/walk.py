@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NoReturn
 
+import msgspec
+
 from nova_lite.base import ip
 from nova_lite.network.trace import rules
 from nova_lite.network.trace.hosts import Host, Interface
@@ -250,6 +252,10 @@ class _Walk:
         found = self.holder(host, network, address, is_routed=sender is None)
         if found is None:
             self._stop(HOST, f"No port of network {network.name} has address {address}.", host, network.id)
+        if sender is None:
+            # Before it knows the MAC address, a router sends nothing into the network.
+            place = Place(AT_GATEWAY, network.id, enters=True)
+            self._hops[-1] = msgspec.structs.replace(self._hops[-1], place=place)
         there, receiver, mac = found
         own = sender.mac_address if sender is not None else ""
         if there.name == host.name:
@@ -328,8 +334,7 @@ class _Walk:
             text = f"{name} does not connect {network.name} and {out.name} for IPv{version}."
             self._stop(ROUTER, text, host, _id(routing.router))
         way = "" if nexthop == target else f" through {nexthop}"
-        place = Place(AT_GATEWAY, out.id, enters=True)
-        self._pass(ROUTER, f"{name} routes it to network {out.name}{way}.", host, _id(routing.router), place=place)
+        self._pass(ROUTER, f"{name} routes it to network {out.name}{way}.", host, _id(routing.router))
         self._to_neighbour(host, out, nexthop, None)
 
     def _route(
@@ -488,8 +493,7 @@ class _Walk:
         if not is_let_in:
             why = "is on no router that is up" if routing.router is None else "has a router without a gateway"
             self._stop(ROUTER, f"Network {out.name} {why}, so nobody outside reaches it.", host, router_id or out.id)
-        place = Place(AT_GATEWAY, out.id, enters=True)
-        self._pass(ROUTER, f"The packet enters network {out.name}.", host, router_id, place=place)
+        self._pass(ROUTER, f"The packet enters network {out.name}.", host, router_id)
         self._to_neighbour(host, out, nexthop, None)
 
 

@@ -14,7 +14,7 @@ from nova_lite.network.trace.packets import PROTOCOLS, Trace
 from nova_lite.network.trace.probe import Comparison, Sending
 from nova_lite.objects import PacketSighting
 
-#: Seconds in which a host has to answer a probe, which takes 4.
+#: Seconds in which a host has to answer a probe, which takes 6.
 _SECONDS = 20.0
 
 

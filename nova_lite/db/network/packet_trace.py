@@ -112,10 +112,11 @@ def of_port(
     ``destination``: a port that the caller sees, or an address. Raises `NoSuchPort`, `InvalidInput`, or `Conflict` for
     a port that is on no host.
     """
-    sender = ports.get(uow, context, port_id)
-    for item in (port_id, destination):
-        if not ip.is_address(item) and not _placed(uow, Port.id == ports.get(uow, context, item).id):
-            raise exceptions.Conflict(f"Port {item} is on no host: it has no server, or a server without a host.")
+    wanted = [port_id] if ip.is_address(destination) else [port_id, destination]
+    sender, *receivers = (ports.get(uow, context, item) for item in wanted)
+    for item in (sender, *receivers):
+        if not _placed(uow, Port.id == item.id):
+            raise exceptions.Conflict(f"Port {item.id} is on no host: it has no server, or a server without a host.")
     found = answer(uow, Question(port_id, destination, protocol, port, version=version))
     assert found.sending is not None
     cloud, trace = found.sending.cloud, found.trace

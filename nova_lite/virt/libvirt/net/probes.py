@@ -28,8 +28,10 @@ from nova_lite.virt.libvirt.net.names import bridge_mac, tap_name
 from nova_lite.virt.libvirt.net.networks import HostNetworks
 from nova_lite.virt.libvirt.records import file_errors
 
-#: Seconds of a probe, and those after which its packet is sent: again, since a neighbour may not be known at first.
-SECONDS, SENT = 4.0, (0.7, 1.5, 2.5)
+#: Seconds after which a packet is sent: again, since a neighbour may not be known at first.
+SENT = (1.0, 1.8, 2.6)
+#: Seconds in which the sending host looks for it, and another one, which the message may reach sooner or later.
+SECONDS, LONGER = 4.0, 6.0
 #: Numbers of Linux that `socket` does not name.
 _EVERYTHING, _ATTACH_FILTER, _OUTGOING = 3, 26, 4
 _TUNSETIFF, _TAP, _NO_PI = 0x400454CA, 0x0002, 0x1000
@@ -90,10 +92,10 @@ def run(packet: Packet, probe: PacketProbe, sender: VIF | None, places: Places) 
         watcher = stack.enter_context(_watching(probe.mark))
         send = stack.enter_context(_sending(packet, probe, sender)) if sender is not None else lambda: None
         start = clock.monotonic()
-        for end in (*SENT, SECONDS):
-            _look(watcher, start + end, places, found)
-            if end != SECONDS:
-                send()
+        for moment in SENT:
+            _look(watcher, start + moment, places, found)
+            send()
+        _look(watcher, start + (LONGER if sender is None else SECONDS), places, found)
     return list(found)
 
 

@@ -775,7 +775,7 @@ class Probes(Protocol):
     def run(self, probe: PacketProbe) -> list[PacketSighting]:
         """Look for the packet of a probe for some seconds, and send it if its port is here. Return where it was seen.
 
-        Raises `InvalidInput` for values that no packet of the port has, and `Conflict` while another probe goes on.
+        Raises `InvalidInput` for values that no packet of the port has, and `Conflict` while another probe runs.
         """
 
 

@@ -52,7 +52,9 @@ def run(app: App, args: argparse.Namespace) -> int:
     )
     trace, wanted, sending = app.db.read(packet_trace.answer, question)
     comparison = _probe(app, trace, sending) if args.probe else None
-    rows = [(hop.host, hop.kind, hop.id, hop.group_id, hop.passes, hop.text) for hop in trace.hops]
+    rows: list[tuple[Any, ...]] = [
+        (hop.host, hop.kind, hop.id, hop.group_id, hop.passes, hop.text) for hop in trace.hops
+    ]
     names: tuple[str, ...] = ("Host", "Part", "ID", "Group", "Passes", "What happens")
     if comparison is not None:
         names = (*names[:5], "Seen", names[5])

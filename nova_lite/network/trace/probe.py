@@ -59,7 +59,7 @@ def compare(sending: Sending, trace: Trace, sightings: Sightings) -> Comparison:
     answers = trace.arrived_at in (METADATA, GATEWAY, HOST) and sending.packet.protocol != "udp"
     seen: list[bool | None] = []
     last = "was not sent"
-    differences = []
+    differences: list[str] = []
     for hop in trace.hops:
         is_known = sightings.get(hop.host or "") is not None
         if hop.place is not None:

@@ -9,7 +9,7 @@ from nova_lite.network.trace.packets import ANTI_SPOOFING, HOST, NAT, OUTSIDE, P
 from nova_lite.network.trace.walk import Cloud
 from nova_lite.objects import PacketWay, WayPart
 
-#: Texts instead of those that name a host, or what another project has.
+#: Texts instead of texts that name a host, or a router or network of another project.
 _GENERAL = {
     (ROUTER, True): "A router passes it on.",
     (ROUTER, False): "A router stops it: it does not know the way.",

@@ -91,7 +91,7 @@ def from_outside(cloud: Cloud, packet: Packet) -> Trace:
 
 
 def neighbour(cloud: Cloud, host: Host, interface: Interface, packet: Packet) -> str | None:
-    """Return the MAC address to which a guest sends a packet, empty for its gateway's. None: it finds nobody."""
+    """Return the MAC address to which a guest sends a packet, empty for its gateway's. None: no neighbour takes it."""
     walk, found = _Walk(cloud, packet), None
     with contextlib.suppress(_Ended):
         nexthop = walk.guests_route(host, interface)
@@ -253,7 +253,7 @@ class _Walk:
         if found is None:
             self._stop(HOST, f"No port of network {network.name} has address {address}.", host, network.id)
         if sender is None:
-            # Before it knows the MAC address, a router sends nothing into the network.
+            # A router sends nothing into a network before it knows the MAC address.
             place = Place(AT_GATEWAY, network.id, enters=True)
             self._hops[-1] = msgspec.structs.replace(self._hops[-1], place=place)
         there, receiver, mac = found

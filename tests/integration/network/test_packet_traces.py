@@ -52,14 +52,14 @@ from nova_lite.virt.libvirt.net import probes
 wanted, places = msgspec.json.decode(sys.stdin.readline(), type=tuple[list[tuple[PacketProbe, VIF | None]], dict])
 print("ready", flush=True)
 sys.stdin.readline()
-probes.SENT, probes.SECONDS, probes.LONGER = (0.3, 0.9, 1.5), 2.2, 2.7  # the others have begun, too
+probes.SENT, probes.SECONDS, probes.LONGER = (0.4, 0.9, 1.4), 1.9, 3.4  # the other host begins now, too
 with ThreadPoolExecutor(100) as pool:
     found = pool.map(lambda item: probes.run(probes.checked(item[0]), *item, places), wanted)
     print(msgspec.json.encode(list(found)).decode())
 """
 
 
-#: A rule of somebody else: frames leave no bridge.
+#: A rule of another program: frames leave no bridge.
 _CLOSED = "table bridge closed { chain c { type filter hook postrouting priority 300; drop; }; }"
 
 
@@ -126,7 +126,7 @@ class TracedHost(RoutedHost):
         self._places = msgspec.json.decode(output)
 
     def probing(self, wanted: Sequence[PacketProbe]) -> subprocess.Popen[bytes]:
-        """Start the host's part of probes, all at once. It goes on when it gets a line."""
+        """Start the host's part of probes, all at once. It continues when it gets a line."""
         command = ["ip", "netns", "exec", self.host, sys.executable, "-W", "ignore", "-c", _PROBE]
         program = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert program.stdin is not None and program.stdout is not None
@@ -179,6 +179,18 @@ class Round(NamedTuple):
             _Case(topology, sender, packet, topologies.traced(self.cloud, topology, sender, packet), number)
             for number, (topology, sender, packet) in enumerate(sent)
         ]
+
+    def sendings(self) -> list[tuple[Sending, Trace, PacketProbe]]:
+        """Return the packets of ports that send from own addresses, with the model's answers and the probes."""
+        found = []
+        for case in self.cases():
+            host = self.cloud.hosts[case.host]
+            for interface in host.interfaces:
+                if interface.id == case.sender and interface.has(case.packet.source):
+                    sending = Sending(self.cloud, host, interface, case.packet)
+                    if (item := sending.probe(case.mark)) is not None:
+                        found.append((sending, case.trace, item))
+        return found
 
 
 class _Case:
@@ -268,39 +280,57 @@ def test_answer_of_the_model_equals_the_fate_of_packets(short: Round) -> None:
     assert len(cases) > 20
 
 
-def probed(round_: Round) -> list[tuple[Sending, Trace, Comparison]]:
-    """Send probes of the packets whose sources are those of their ports, and compare them with the model."""
-    wanted = []
-    for case in round_.cases():
-        if case.sender is not None:
-            host = round_.cloud.hosts[case.host]
-            (interface,) = (item for item in host.interfaces if item.id == case.sender)
-            sending = Sending(round_.cloud, host, interface, case.packet)
-            if interface.has(case.packet.source) and (item := sending.probe(case.mark)) is not None:
-                wanted.append((sending, case.trace, item))
-    programs = {name: host.probing([item for *_, item in wanted]) for name, host in round_.hosts.items()}
+class _Probed(NamedTuple):
+    """A probe: the sending, the model's answer, and the comparison."""
+
+    sending: Sending
+    trace: Trace
+    comparison: Comparison
+
+    def __str__(self) -> str:
+        return f"{self.trace.packet}: {self.comparison.differences}"
+
+
+def probed(round_: Round, tries: int = 3) -> list[_Probed]:
+    """Send probes of the packets whose sources are those of their ports. Those that differ are sent again.
+
+    On a busy machine one host may end before another one has sent.
+    """
+    found, late = [], round_.sendings()
+    while late and tries:
+        tries -= 1
+        every = _probed_once(round_.hosts, late)
+        again = {number for number, item in enumerate(every) if item.comparison.differences and tries}
+        found += [item for number, item in enumerate(every) if number not in again]
+        late = [late[number] for number in sorted(again)]
+    return found
+
+
+def _probed_once(hosts: dict[str, TracedHost], wanted: Sequence[tuple[Sending, Trace, PacketProbe]]) -> list[_Probed]:
+    programs = {name: host.probing([item for *_, item in wanted]) for name, host in hosts.items()}
     for program in programs.values():
         assert program.stdin is not None
         program.stdin.write(b"\n")
         program.stdin.flush()
     outputs = {name: program.communicate()[0] for name, program in programs.items()}
     by_host = {name: msgspec.json.decode(text, type=list[list[PacketSighting]]) for name, text in outputs.items()}
-    return [
-        (sending, trace, probe.compare(sending, trace, {name: items[number] for name, items in by_host.items()}))
-        for number, (sending, trace, _) in enumerate(wanted)
-    ]
+    made = []
+    for number, (sending, trace, _) in enumerate(wanted):
+        sightings = {name: items[number] for name, items in by_host.items()}
+        made.append(_Probed(sending, trace, probe.compare(sending, trace, sightings)))
+    return made
 
 
 @needs_root
 def test_probe_goes_the_way_of_the_model_and_a_changed_host_is_a_difference(short: Round) -> None:
     found = probed(short)
-    wrong = [(trace, comparison) for _, trace, comparison in found if comparison.differences]
+    wrong = [item for item in found if item.comparison.differences]
     assert not wrong, "\n".join(map(str, wrong))
-    assert sum(comparison.seen.count(True) for _, _, comparison in found) > 20
+    assert sum(item.comparison.seen.count(True) for item in found) > 20
     for host in short.hosts.values():
         host.in_space(host.host, "nft", "-f", "-", text=_CLOSED)
-    changed = [(trace, comparison) for _, trace, comparison in probed(short) if comparison.differences]
-    assert {trace.packet for trace, _ in changed} == {trace.packet for _, trace, _ in found if trace.arrives}, changed
+    changed = {item.trace.packet for item in probed(short, tries=1) if item.comparison.differences}
+    assert changed == {item.trace.packet for item in found if item.trace.arrives}
 
 
 @needs_root
@@ -315,7 +345,7 @@ def test_answer_of_the_model_equals_the_fate_of_packets_and_probes_in_a_thousand
             fates(made.hosts, cases)
             wrong += [str(case) for case in cases if not case.fits()]
             found = probed(made)
-            wrong += [f"{trace.packet}: {item.differences}" for _, trace, item in found if item.differences]
+            wrong += [str(item) for item in found if item.comparison.differences]
             count += len(cases) + len(found)
         print(f"topologies to {first + ROUND - 1}: {count} packets and probes, {len(wrong)} differ", flush=True)
     assert not wrong, "\n".join(wrong)

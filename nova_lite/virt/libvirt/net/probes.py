@@ -107,7 +107,7 @@ def _watching(mark: int) -> Iterator[socket.socket]:
         text = ctypes.create_string_buffer(program, len(program))
         pointer = struct.pack("@HP", len(program) // 8, ctypes.addressof(text))
         watcher.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, pointer)
-        # With a protocol the socket gets packets, so the filter comes first. Python binds to a single device only.
+        # The socket gets packets as soon as it has a protocol, so the filter comes first. Python binds to one device.
         every = struct.pack("=HHi12x", socket.AF_PACKET, socket.htons(_EVERYTHING), 0)
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.bind(watcher.fileno(), every, len(every)):
@@ -156,7 +156,7 @@ def _look(watcher: socket.socket, deadline: float, places: Places, found: dict[P
 
 
 def _place(device: str, is_leaving: bool, places: Places) -> Place | None:
-    """Return the place of a device, None for one that says nothing about the packet."""
+    """Return the place of a device, None for a device that shows nothing of the way."""
     if device in places:
         return Place(*places[device], enters=not is_leaving)
     return Place(AT_OUTSIDE, "", enters=False) if is_leaving and not device.startswith(_OWN) else None

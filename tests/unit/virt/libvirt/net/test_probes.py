@@ -35,7 +35,7 @@ def make(vifs: list[VIF]) -> PacketProbes:
     return PacketProbes(context, networks)
 
 
-def test_only_the_host_with_the_port_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_is_sent_by_the_host_with_the_port_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(probes, "run", lambda *values: calls.append(values) or [SEEN])
     assert make([VIF_OF_PORT]).run(PROBE) == make([]).run(PROBE) == [SEEN]

@@ -137,7 +137,8 @@ class _Generator:
         cidr = f"100.{64 + unique // 256}.{unique % 256}.0/24" if is_unique else f"10.{20 + third}.0.0/24"
         cidr6 = ""
         if self._chance(45):
-            cidr6 = f"fd00:{unique:x}:{number:x}:1::/64" if is_unique else f"fd00:0:{third:x}::/64"
+            text = f"fd00:{unique:x}:{number:x}:1::/64" if is_unique else f"fd00:0:{third:x}::/64"
+            cidr6 = str(ip.parse_network(text))  # as the API stores it
         address, address6 = cidr.replace("0/24", "1"), cidr6.replace("/64", "1")
         network = Network(
             id=self._id(),

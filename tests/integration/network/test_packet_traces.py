@@ -292,7 +292,7 @@ class _Probed(NamedTuple):
 
 
 def probed(round_: Round, tries: int = 3) -> list[_Probed]:
-    """Send probes of the packets whose sources are those of their ports. Those that differ are sent again.
+    """Send probes of the packets whose sources are those of their ports. A probe that differs is sent again.
 
     On a busy machine one host may end before another one has sent.
     """

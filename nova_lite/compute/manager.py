@@ -46,6 +46,8 @@ from nova_lite.objects import (
     ConsolePort,
     Diagnostics,
     Image,
+    PacketProbe,
+    PacketSighting,
     StorageView,
     UsageHistory,
     VolumeWork,
@@ -413,6 +415,9 @@ class ComputeManager:
 
     def get_usage_history(self, context: RequestContext, instance_uuid: str | None, span: str) -> UsageHistory:
         return self.usage_recorder.read(instance_uuid, span)
+
+    def probe_packet(self, context: RequestContext, probe: PacketProbe) -> list[PacketSighting]:
+        return self.host.driver.probes.run(probe)
 
 
 def _slots(limit: int) -> threading.BoundedSemaphore | None:

@@ -13,7 +13,7 @@ have no I/O, and no behaviour beyond what follows from their own fields. There i
 - `join`, `fencing`, `protection`, `storage`: hosts that join, and hosts that are lost
 - `balance`, `health`: load and health of hosts
 - `identity`, `network`, `ipv6`, `network_api_resources`, `network_bulk`, `router`, `floating_ip`, `security_group`,
-  `volume`, `quota`: other services
+  `packet_probe`, `volume`, `quota`: other services
 - `audit`: events of the audit log
 - `listing`, `ready`: parts of lists, and preparation of structs for threads
 
@@ -56,6 +56,7 @@ from nova_lite.objects.network import *
 from nova_lite.objects.network_api_resources import *
 from nova_lite.objects.network_bulk import *
 from nova_lite.objects.numa import *
+from nova_lite.objects.packet_probe import *
 from nova_lite.objects.pci import *
 from nova_lite.objects.placement import *
 from nova_lite.objects.point import *

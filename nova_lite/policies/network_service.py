@@ -67,6 +67,7 @@ SUBNET_DELETE = rule("delete_subnet", MEMBER, "Delete a subnet of the caller's p
 PORT_GET = rule(
     "get_port", READER, "List and show the ports of the caller's project", "GET /v2.0/ports", f"GET {_PORT}"
 )
+PORT_TRACE = rule("get_port_trace", READER, "Show the way of a packet of a port", f"GET {_PORT}/trace")
 PORT_GET_BINDING = rule("get_port:binding:host_id", ADMIN, "See the host of a port", f"GET {_PORT}")
 PORT_CREATE = rule("create_port", MEMBER, "Create a port for the caller's project", "POST /v2.0/ports")
 PORT_CREATE_MAC = rule(

@@ -14,6 +14,8 @@ from nova_lite.objects import (
     ConsolePort,
     Diagnostics,
     Image,
+    PacketProbe,
+    PacketSighting,
     UsageHistory,
     VolumeWork,
 )
@@ -128,6 +130,12 @@ class ComputeRPC(Protocol):
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str | None, span: str
     ) -> UsageHistory:
         """Return what a server has used on this host, or the host itself, over a span of `USAGE_SPANS`."""
+
+    @rpc.change(rpc.MANAGE, since="2.1")
+    def probe_packet(
+        self, context: RequestContext, host: rpc.Receiver, probe: PacketProbe, timeout: rpc.Timeout = None
+    ) -> list[PacketSighting]:
+        """Look for the packet of a probe, and send it if its port is on the host. Return where it was seen."""
 
 
 def send_command(compute: ComputeRPC, context: RequestContext, command: ActionCommand) -> None:

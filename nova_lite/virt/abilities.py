@@ -38,6 +38,8 @@ from nova_lite.objects import (
     LiveSource,
     MigrationControl,
     MigrationProgress,
+    PacketProbe,
+    PacketSighting,
     PortFilters,
     ShareMapping,
     StorageView,
@@ -769,6 +771,17 @@ class Filters(Protocol):
     def keep_addresses(self, instance_uuids: Collection[str], seconds: int | None) -> None:
         """Keep the floating addresses of these instances for some seconds; then the host gives them up, also without
         this daemon. None: keep them permanently. Raises `VirtDriverError`."""
+
+
+class Probes(Protocol):
+    """Probes of the way of a packet."""
+
+    @abc.abstractmethod
+    def run(self, probe: PacketProbe) -> list[PacketSighting]:
+        """Look for the packet of a probe for some seconds, and send it if its port is here. Return where it was seen.
+
+        Raises `InvalidInput` for values that no packet of the port has, and `Conflict` while another probe runs.
+        """
 
 
 class Images(Protocol):

@@ -86,6 +86,7 @@ class ComputeDriver:
     networks: abilities.Networks = NoNetworks()
     interfaces: abilities.Interfaces = _lacking("attaching interfaces")
     filters: abilities.Filters = _lacking("security groups")
+    probes: abilities.Probes = _lacking("probes of packets")
     definitions: abilities.Definitions = _lacking("defining a domain again")
     hotplug: abilities.Hotplug = _lacking("changing vCPUs and memory of a running guest")
     standby: abilities.Standby = _lacking()

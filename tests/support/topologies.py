@@ -137,7 +137,8 @@ class _Generator:
         cidr = f"100.{64 + unique // 256}.{unique % 256}.0/24" if is_unique else f"10.{20 + third}.0.0/24"
         cidr6 = ""
         if self._chance(45):
-            cidr6 = f"fd00:{unique:x}:{number:x}:1::/64" if is_unique else f"fd00:0:{third:x}::/64"
+            text = f"fd00:{unique:x}:{number:x}:1::/64" if is_unique else f"fd00:0:{third:x}::/64"
+            cidr6 = str(ip.parse_network(text))  # as the API stores it
         address, address6 = cidr.replace("0/24", "1"), cidr6.replace("/64", "1")
         network = Network(
             id=self._id(),
@@ -318,7 +319,7 @@ class _Generator:
             if sender is not None and target in self._of_realms():
                 protocol = self._random.choice(("icmp", "tcp"))  # a realm's answer to UDP says nothing
             source = self._source(sender, target)
-            if source is None or (sender is not None and str(target) in self._addresses(sender)):
+            if source is None or (sender is not None and target in map(ip.parse, self._addresses(sender))):
                 continue
             port = None if protocol == "icmp" else self._random.choice(_PORTS)
             self._made.packets.append(

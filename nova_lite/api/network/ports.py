@@ -15,6 +15,7 @@ from nova_lite.api.network import dns, fields, listing, requests, views
 from nova_lite.api.network.fixed_addresses import NO_ADDRESS, FixedAddresses, FixedIps, Subnets, fixed_addresses
 from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
+from nova_lite.network.trace.packets import PROTOCOLS
 from nova_lite.objects import ListQuery, Port, ipv6
 from nova_lite.objects.pci import NORMAL, PORT_DEVICES
 from nova_lite.policies import network_service as policies
@@ -26,6 +27,10 @@ _RESERVED_OWNERS = ("compute:", "network:")
 _RELEASES = {"Server": "detach it with the compute API", "Router": "remove it by remove_router_interface"}
 _NO_OTHER_KIND = "The kind of a port cannot be changed: make another port."
 _NO_BINDING = "The host of a port is that of its server: give it to a server by the compute API."
+
+#: Parameters of the way of a packet.
+_OF_PACKET = ("destination", "protocol", "port", "ip_version")
+_MAX_PORT = 65535
 
 #: Filters that the conductor applies, so that it does not send all ports.
 _CONDUCTOR_FILTERS = {
@@ -95,6 +100,29 @@ class Ports(NetworkResource):
 
     def _view(self, req: ServiceRequest, port: Port) -> views.View:
         return views.port(port, req.allows(policies.PORT_GET_BINDING), self.conf.network.dns_domain)
+
+    @route("GET", f"{_ONE}/trace", policies.PORT_TRACE, query=_OF_PACKET, response="trace")
+    def trace(self, req: ServiceRequest, id: str) -> views.View:
+        """Show what becomes of a packet: which rule, router or host lets it pass, and where it stops."""
+        destination, protocol, port, version = (req.GET.get(name, "") for name in _OF_PACKET)
+        if not destination:
+            raise fields.missing("destination")
+        for name, value, known in (("protocol", protocol, (*PROTOCOLS, "")), ("ip_version", version, ("4", "6", ""))):
+            if value not in known:
+                raise fields.invalid(name, f"It must be one of {', '.join(filter(None, known))}.")
+        if (protocol in ("icmp", "")) is not (port == ""):
+            raise fields.invalid("port", "tcp and udp need one, and icmp has none.")
+        if port and not (port.isascii() and port.isdecimal() and 0 < int(port) <= _MAX_PORT):
+            raise fields.invalid("port", f"It must be a number from 1 to {_MAX_PORT}.")
+        way = self.conductor.packet_way_get(
+            req.context, id, destination, protocol or "icmp", int(port) if port else None, int(version or 4)
+        )
+        return {
+            "packet": way.packet,
+            "arrives": way.arrives,
+            "arrived_at": way.arrived_at,
+            "parts": [{name: getattr(part, name) for name in part.__struct_fields__} for part in way.parts],
+        }
 
     @route("POST", _PATH, policies.PORT_CREATE, body=NewPort, key=_KEY, response=_KEY, status=201)
     def create(self, req: ServiceRequest) -> Response | views.View:

@@ -8,17 +8,19 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from nova_lite.base import exceptions, ip
+from nova_lite.base.context import RequestContext
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import ComputeNode, FloatingIp, Instance, Network, Port, Router
 from nova_lite.db.core.models import RouterInterface as Interface4
 from nova_lite.db.core.models import RouterInterface6 as Interface6
-from nova_lite.db.network import floating_ips, security_groups
+from nova_lite.db.network import floating_ips, ports, security_groups
 from nova_lite.db.network.security_groups import FilterQuery
 from nova_lite.db.servers import instances, interfaces
-from nova_lite.network.trace import walk
+from nova_lite.network.trace import tenants, walk
 from nova_lite.network.trace.hosts import Host
 from nova_lite.network.trace.packets import Packet, Trace
-from nova_lite.objects import VIF
+from nova_lite.network.trace.probe import Sending
+from nova_lite.objects import VIF, PacketWay
 
 _HOST = sa.func.coalesce(Instance.host, Port.bound_host)
 _PLACED = (
@@ -63,10 +65,11 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Way of the packet. ``wanted``: id of the port that the destination names."""
+    """Way of the packet. ``wanted``: id of the port that the destination names. ``sending``: None from outside."""
 
     trace: Trace
     wanted: str | None
+    sending: Sending | None = None
 
 
 def answer(uow: UnitOfWork, question: Question) -> Answer:
@@ -89,8 +92,47 @@ def answer(uow: UnitOfWork, question: Question) -> Answer:
     host = cloud.hosts[sender.host]
     for interface in host.interfaces:
         if interface.id == sender.vif.id:
-            return Answer(walk.from_port(cloud, host, interface, packet), wanted)
+            return Answer(
+                walk.from_port(cloud, host, interface, packet), wanted, Sending(cloud, host, interface, packet)
+            )
     raise exceptions.InvalidInput(reason=f"port {sender.vif.id} is a device, and the host has no part in its packets.")
+
+
+def of_port(
+    uow: UnitOfWork,
+    context: RequestContext,
+    port_id: str,
+    destination: str,
+    protocol: str,
+    port: int | None,
+    version: int,
+) -> PacketWay:
+    """Return the way of a packet of a port, as the port's project may see it.
+
+    ``destination``: a port that the caller sees, or an address. Raises `NoSuchPort`, `InvalidInput`, or `Conflict` for
+    a port that is on no host.
+    """
+    wanted = [port_id] if ip.is_address(destination) else [port_id, destination]
+    sender, *receivers = (ports.get(uow, context, item) for item in wanted)
+    for item in (sender, *receivers):
+        if not _placed(uow, Port.id == item.id):
+            raise exceptions.Conflict(f"Port {item.id} is on no host: it has no server, or a server without a host.")
+    found = answer(uow, Question(port_id, destination, protocol, port, version=version))
+    assert found.sending is not None
+    cloud, trace = found.sending.cloud, found.trace
+    here = [item.id for host in cloud.hosts.values() for item in host.interfaces]
+    owner = sa.func.coalesce(Instance.project_id, Port.project_id) == sender.project_id
+    own = sa.select(Port.id).outerjoin(Instance, Instance.uuid == Port.instance_uuid).where(Port.id.in_(here), owner)
+    networks = {key for host in cloud.hosts.values() for key in host.networks}
+    near = sa.select(Network.id).where(
+        Network.id.in_(networks), sa.or_(Network.project_id == sender.project_id, Network.project_id.is_(None))
+    )
+    routers = sa.select(Router.id).where(Router.project_id == sender.project_id)
+    others = {*uow.session.scalars(near), *uow.session.scalars(routers)}
+    way = tenants.shown(trace, cloud, tenants.Visible({*uow.session.scalars(own)}, others))
+    if way.arrives and found.wanted not in (None, way.arrived_at):
+        way.arrives = False
+    return way
 
 
 def _address(text: str) -> ip.Address | None:
@@ -215,12 +257,12 @@ def _cloud(uow: UnitOfWork, names: Iterable[str]) -> walk.Cloud:
     hosts, down = [], set()
     for name, filters in zip(ordered, every, strict=True):
         placed = _placed(uow, _HOST.in_([name]))
-        ports: dict[str, list[VIF]] = {}
+        vifs: dict[str, list[VIF]] = {}
         for item in placed:
-            ports.setdefault(item.instance_uuid, []).append(item.vif)
+            vifs.setdefault(item.instance_uuid, []).append(item.vif)
         down |= {item.vif.id for item in placed if not item.is_up}
         inventory = inventories.get(name, {})
         own = [inventory["host_ip"]] if inventory.get("host_ip") else []
-        hosts.append(Host(name, filters, ports, inventory.get("tunnel_ip"), own))
+        hosts.append(Host(name, filters, vifs, inventory.get("tunnel_ip"), own))
     pools = [ip.parse_network(pool.cidr) for pool in floating_ips.pools(uow) if pool.cidr]
     return walk.Cloud(hosts, uow.conf.network.metadata_service, pools, down)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from nova_lite.base import ip
+from nova_lite.objects import Place
 from nova_lite.objects.security_group import ICMP, ICMPV6
 
 TCP, UDP = 6, 17
@@ -49,7 +50,7 @@ class Packet(NamedTuple):
 class Hop(msgspec.Struct, kw_only=True, frozen=True):
     """Part of the way. ``kind``: one of the words above. ``id``: of the port, the rule, the router or the network.
 
-    ``passes``: False at the part that stops the packet.
+    ``passes``: False at the part that stops the packet. ``place``: where a probe sees it after that; None: nowhere.
     """
 
     kind: str
@@ -58,6 +59,7 @@ class Hop(msgspec.Struct, kw_only=True, frozen=True):
     group_id: str | None = None
     passes: bool = True
     text: str
+    place: Place | None = None
 
 
 class Trace(msgspec.Struct, kw_only=True):

@@ -6,8 +6,11 @@ Each step adds a hop. The last hop is where the packet arrives or is stopped. Th
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NoReturn
+
+import msgspec
 
 from nova_lite.base import ip
 from nova_lite.network.trace import rules
@@ -27,7 +30,8 @@ from nova_lite.network.trace.packets import (
     Packet,
     Trace,
 )
-from nova_lite.objects import HostRouter, Network, ipv6
+from nova_lite.objects import HostRouter, Network, Place, ipv6
+from nova_lite.objects.packet_probe import AT_GATEWAY, AT_OUTSIDE, AT_PORT, AT_TUNNEL, AT_WAY_OUT
 from nova_lite.objects.security_group import EGRESS, INGRESS
 
 METADATA_ADDRESS = ip.parse("169.254.169.254")
@@ -86,6 +90,17 @@ def from_outside(cloud: Cloud, packet: Packet) -> Trace:
     return walk.trace(walk.from_outside)
 
 
+def neighbour(cloud: Cloud, host: Host, interface: Interface, packet: Packet) -> str | None:
+    """Return the MAC address to which a guest sends a packet, empty for its gateway's. None: no neighbour takes it."""
+    walk, found = _Walk(cloud, packet), None
+    with contextlib.suppress(_Ended):
+        nexthop = walk.guests_route(host, interface)
+        if nexthop == host_address(interface.network, packet.version):
+            return ""
+        found = walk.holder(host, interface.network, nexthop, is_routed=False)
+    return None if found is None else found[2]
+
+
 def host_address(network: Network, version: int) -> ip.Address | None:
     """Return the address of a network's gateway on hosts."""
     if version == 6:
@@ -124,11 +139,18 @@ class _Walk:
     # --- hops
 
     def _pass(
-        self, kind: str, text: str, host: Host | None = None, id: str | None = None, group_id: str | None = None
+        self,
+        kind: str,
+        text: str,
+        host: Host | None = None,
+        id: str | None = None,
+        group_id: str | None = None,
+        place: Place | None = None,
     ) -> None:
         if len(self._hops) >= _MOST_HOPS:
             self._stop(ROUTER, "The packet is in a loop of routes.", host)
-        self._hops.append(Hop(kind=kind, host=host.name if host else None, id=id, group_id=group_id, text=text))
+        name = host.name if host else None
+        self._hops.append(Hop(kind=kind, host=name, id=id, group_id=group_id, text=text, place=place))
 
     def _stop(self, kind: str, text: str, host: Host | None = None, id: str | None = None) -> NoReturn:
         self._hops.append(Hop(kind=kind, host=host.name if host else None, id=id, passes=False, text=text))
@@ -140,15 +162,16 @@ class _Walk:
         network, packet = sender.network, self._packet
         if sender.id in self._cloud.down:
             self._stop(PORT, "The port or its network is down (admin_state_up), so it sends nothing.", host, sender.id)
-        self._pass(PORT, f"Server {sender.instance_uuid} sends from {packet.source}.", host, sender.id)
-        nexthop = self._guests_route(host, sender)
+        place = Place(AT_PORT, sender.id, enters=True)
+        self._pass(PORT, f"Server {sender.instance_uuid} sends from {packet.source}.", host, sender.id, place=place)
+        nexthop = self.guests_route(host, sender)
         self._check_source(host, sender)
         if nexthop == host_address(network, packet.version):
             self._cross(host, network, sender.mac_address, "")
             self._enter(host, network)
         self._to_neighbour(host, network, nexthop, sender)
 
-    def _guests_route(self, host: Host, sender: Interface) -> ip.Address:
+    def guests_route(self, host: Host, sender: Interface) -> ip.Address:
         """Return the next machine to which a guest sends the packet."""
         network, target = sender.network, self._packet.destination
         if _is_in(target, network):
@@ -226,9 +249,13 @@ class _Walk:
 
     def _to_neighbour(self, host: Host, network: Network, address: ip.Address, sender: Interface | None) -> NoReturn:
         """Deliver the packet to a machine of a network. ``sender`` None: the realm of the network's router sends it."""
-        found = self._holder(host, network, address, is_routed=sender is None)
+        found = self.holder(host, network, address, is_routed=sender is None)
         if found is None:
             self._stop(HOST, f"No port of network {network.name} has address {address}.", host, network.id)
+        if sender is None:
+            # A router sends nothing into a network before it knows the MAC address.
+            place = Place(AT_GATEWAY, network.id, enters=True)
+            self._hops[-1] = msgspec.structs.replace(self._hops[-1], place=place)
         there, receiver, mac = found
         own = sender.mac_address if sender is not None else ""
         if there.name == host.name:
@@ -241,10 +268,10 @@ class _Walk:
             # Routed packets come from an address of their host, which no guest has.
             self._cross(there, network, own, mac)
         text = f"Server {receiver.instance_uuid} gets it: {self._packet}."
-        self._pass(PORT, text, there, receiver.id)
+        self._pass(PORT, text, there, receiver.id, place=Place(AT_PORT, receiver.id, enters=False))
         raise _Ended(receiver.id)
 
-    def _holder(
+    def holder(
         self, host: Host, network: Network, address: ip.Address, is_routed: bool
     ) -> tuple[Host, Interface, str] | None:
         """Return the host, the interface and the MAC address of an address. Ports with an own address come first."""
@@ -285,7 +312,8 @@ class _Walk:
         if not any(host.tunnel_ip in known for known in known_there.values()):
             text = f"It stops at host {there.name}: no tunnel from {host.name}."
             self._stop(TUNNEL, text, there, network.id)
-        self._pass(TUNNEL, f"The tunnel {network.vni} leads to {there.tunnel_ip}.", there, network.id)
+        text, place = f"The tunnel {network.vni} leads to {there.tunnel_ip}.", Place(AT_TUNNEL, network.id, enters=True)
+        self._pass(TUNNEL, text, there, network.id, place=place)
 
     # --- realms
 
@@ -360,7 +388,8 @@ class _Walk:
         router_id = _id(routing.router)
         if not routing.leaves(network, version):
             self._no_way_out(host, network)
-        self._pass(ROUTER, f"The way out of network {network.name}.", host, router_id)
+        place = Place(AT_WAY_OUT, router_id or network.id, enters=True)
+        self._pass(ROUTER, f"The way out of network {network.name}.", host, router_id, place=place)
         realm = host.realm(network)
         floating = self._floating_of(host, realm)
         translated = any(
@@ -444,7 +473,7 @@ class _Walk:
         if is_own and self._packet.source == HOST_ON_LINKS[version]:
             known = [address for address in host.addresses if address.version == version]
             self._packet = self._packet._replace(source=known[0] if known else self._packet.source)
-        self._pass(OUTSIDE, f"The packet leaves host {host.name}.", host)
+        self._pass(OUTSIDE, f"The packet leaves host {host.name}.", host, place=Place(AT_OUTSIDE, "", enters=False))
         for other in self._cloud.hosts.values():
             if other is not host and target in other.floating:
                 self._pass(HOST, f"Host {other.name} has floating address {target}.", other)

@@ -13,6 +13,7 @@ from nova_lite.objects import (
     NetworkObject,
     NetworkRecord,
     NetworkResources,
+    PacketWay,
     Port,
     ProjectLimits,
     Router,
@@ -119,6 +120,22 @@ class NetworkRPC(Protocol):
     @rpc.read(rpc.API)
     def port_get(self, context: RequestContext, port_id: str) -> Port:
         """Return a port. Like the next methods, raises `NoSuchPort` for a port of another project."""
+
+    @rpc.read(rpc.API, since="2.1")
+    def packet_way_get(
+        self,
+        context: RequestContext,
+        port_id: str,
+        destination: str,
+        protocol: str,
+        port: int | None,
+        version: int,
+    ) -> PacketWay:
+        """Return the way of a packet of a port, as the port's project may see it.
+
+        ``destination``: a port or an address. ``port``: of tcp and udp. ``version``: of IP, for a port as destination.
+        Raises `Conflict` for a port that is on no host.
+        """
 
     @rpc.change(rpc.API)
     def port_create(self, context: RequestContext, port: Port) -> Port:

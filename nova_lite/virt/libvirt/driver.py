@@ -67,6 +67,7 @@ from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
 from nova_lite.virt.libvirt.net.migration_peers import MigrationPeers
 from nova_lite.virt.libvirt.net.networks import HostNetworks
 from nova_lite.virt.libvirt.net.plugging import GuestSide, HostFilters, HostSide, NetworkParts
+from nova_lite.virt.libvirt.net.probes import PacketProbes
 from nova_lite.virt.libvirt.net.qos import HostQos
 from nova_lite.virt.libvirt.net.routers import HostRouters
 from nova_lite.virt.libvirt.net.security_groups import PortFirewall
@@ -137,6 +138,7 @@ class LibvirtDriver(ComputeDriver):
         self.networks = HostSide(self._context, parts)
         self.interfaces = GuestSide(self._context, devices, parts)
         self.filters = HostFilters(parts)
+        self.probes = PacketProbes(self._context, networks)
         return parts
 
     def _make_guests(self) -> None:

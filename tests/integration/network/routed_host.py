@@ -97,6 +97,8 @@ firewall.set(PortFilters(**known | {"forwardings": forwardings}))
 networks.set_names(msgspec.convert(settings["names"], dict[str, NetworkMembers]), routers.active)
 tunnels.route(routers.active)
 tunnels.set(settings["peers"], firewall.forwardings)
+if settings["filters"]:
+    print(json.dumps(networks.places()))
 if settings["metadata"]:
     selector = selectors.DefaultSelector()
     for network_id, listener in networks.metadata_sockets().items():

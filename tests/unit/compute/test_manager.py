@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from nova_lite.base.exceptions import ImageFileMissing
 from nova_lite.base.timing import ComputeTiming
 from nova_lite.compute.jobs import InstanceLocks, Jobs
 from nova_lite.compute.manager import ComputeManager
-from nova_lite.objects import HostReport, Image
+from nova_lite.objects import HostReport, Image, PacketProbe, PacketSighting, Place
 from nova_lite.rpcapi.compute import ComputeRPC
 from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt import fake_hypervisor
@@ -291,3 +292,21 @@ def test_idle_networks_are_removed_where_the_driver_can(host: Host, caplog: pyte
     host.driver.networks.remove_unused = fail  # type: ignore[attr-defined]
     host.manager.age_networks()
     assert "No idle network is removed" in caplog.text and "libvirtd is away" in caplog.text
+
+
+def test_probe_of_a_packet_is_the_drivers(host: Host) -> None:
+    probe = PacketProbe(
+        instance_uuid=UUID,
+        port_id="p",
+        source="10.0.0.2",
+        destination="10.0.0.3",
+        protocol="icmp",
+        port=None,
+        neighbour=None,
+        mark=7,
+    )
+    with pytest.raises(exceptions.NotImplementedByDriver, match="probes of packets"):
+        host.manager.probe_packet(host.context, probe)
+    seen = [PacketSighting(Place("port", "p", True), "10.0.0.2", "10.0.0.3")]
+    host.manager.host.driver.probes = types.SimpleNamespace(run=lambda wanted: seen if wanted == probe else [])
+    assert host.manager.probe_packet(host.context, probe) == seen

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from nova_lite.base import ip
-from nova_lite.network.trace import walk
+from nova_lite.network.trace import frames, walk
 from nova_lite.network.trace.hosts import Host
 from nova_lite.network.trace.packets import (
     ANTI_SPOOFING,
@@ -27,7 +27,7 @@ from nova_lite.network.trace.packets import (
 from nova_lite.objects import VIF, HostRouter, Network, PortFilters, SecurityGroup, SecurityGroupRule, StaticRoute, ipv6
 from nova_lite.objects.security_group import NetworkMembers, outward_rules
 from nova_lite.virt.libvirt.net import links
-from tests.support import frames, topologies
+from tests.support import topologies
 
 GROUP = "11111111-2222-3333-4444-555555555555"
 A = Network(id="a", name="a", cidr="10.1.0.0/24", gateway="10.1.0.1", vni=101, project_id="p", needs_router=True)

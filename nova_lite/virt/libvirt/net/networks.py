@@ -21,6 +21,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions, files, ip
 from nova_lite.objects import VIF, HostRouter, Network
+from nova_lite.objects.packet_probe import AT_GATEWAY, AT_PORT, AT_TUNNEL, AT_WAY_OUT
 from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.net import (
@@ -43,10 +44,13 @@ from nova_lite.virt.libvirt.net.names import (
     PREFIX,
     UPLINK,
     bridge_name,
+    gateway_name,
     links_table,
     network_name,
     network_table,
     realm_name,
+    tap_of,
+    tunnel_name,
     uplink_name,
 )
 from nova_lite.virt.libvirt.net.realms import METADATA_ADDRESS, METADATA_PORT, Realms
@@ -215,6 +219,15 @@ class HostNetworks:
         moved = reservations.place(network)
         if reservations.write_settings(network, self._host, self._domain) or moved:
             dhcp.reload(network_name(network))
+
+    def places(self) -> dict[str, tuple[str, str]]:
+        """Return the places of a packet: kind and id of ports, gateways, ways out and tunnels, by their devices."""
+        found = {tap_of(port_id): (AT_PORT, port_id) for port_id in list(self._ports)}
+        for network, realm_id in list(self._placed.values()):
+            found |= {gateway_name(network.id): (AT_GATEWAY, network.id), uplink_name(realm_id): (AT_WAY_OUT, realm_id)}
+            if network.vni is not None:
+                found[tunnel_name(network)] = AT_TUNNEL, network.id
+        return found
 
     def remove_idle(self, minimum_age: float) -> list[str]:
         """Remove networks that no guest and no router has used here for ``minimum_age`` seconds. Return their ids.

@@ -223,7 +223,9 @@ class PortFirewall:
                 of_routers = self._translations.of_routers(self._filters.routers or () if self._interfaces else ())
                 self._floating.assign({way.floating for way in ways} | {*of_routers.values()})
         finally:
-            text = ruleset(self._table, self._ports, self._filters) + self._zones.ruleset(self._table, bridges)
+            # The kernel may show packets of bridges without filtered ports, too, if another program wants that.
+            every = {bridge_name(vif.network) for vif in mine.values()}
+            text = ruleset(self._table, self._ports, self._filters) + self._zones.ruleset(self._table, every)
             nft.apply(beside + text + floating_ips.ruleset(self._table, ways, of_routers))
         self._is_applied = True
 

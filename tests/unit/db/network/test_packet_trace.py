@@ -14,7 +14,7 @@ from nova_lite.db.core.engine import Database
 from nova_lite.db.network import floating_ips, networks, packet_trace, routers, security_groups
 from nova_lite.db.network.packet_trace import Answer, Question
 from nova_lite.network.trace.packets import METADATA, OUTSIDE
-from nova_lite.objects import NetworkRecord, Router, SecurityGroupRule
+from nova_lite.objects import NetworkRecord, PacketWay, Router, SecurityGroupRule
 from nova_lite.objects.security_group import default_id
 from tests.support import make
 from tests.support.spanning import guest, host
@@ -138,3 +138,66 @@ def test_metadata_are_reached_and_wrong_ends_are_refused(db: Database, tenants: 
             trace(db, source, target)
     with pytest.raises(exceptions.InvalidInput, match="has no IPv6 address"):
         trace(db, here, tenants[0].there, version=6)
+
+
+# --- as tenants see it
+
+
+def way(db: Database, tenant: Tenant, source: str, destination: str, *packet: Any) -> PacketWay:
+    protocol, port = packet or ("icmp", None)
+    return db.read(packet_trace.of_port, tenant.context, port_of(db, source), destination, protocol, port, 4)
+
+
+def test_tenant_sees_own_rules_and_routers_and_no_host(db: Database, tenants: list[Tenant]) -> None:
+    mine, _ = tenants
+    found = way(db, mine, mine.here, port_of(db, mine.there), "tcp", 80)
+    assert (found.arrives, found.arrived_at) == (True, port_of(db, mine.there))
+    kinds = [part.kind for part in found.parts]
+    assert kinds == ["port", "anti-spoofing", "rule", "router", "tunnel", "rule", "port"]
+    rules = [part for part in found.parts if part.kind == "rule"]
+    assert {part.group_id for part in rules} == {default_id("p1")} and all(part.id for part in rules)
+    assert found.parts[3].id == mine.router.id
+    assert found.parts[4].text == "It passes to another host."
+    text = repr(found)
+    assert not any(secret in text for secret in ("h1", "h2", "10.9.9."))
+
+
+def test_tenant_does_not_see_the_ports_and_rules_of_another_project(
+    db: Database, conf: cfg.ConfigOpts, tenants: list[Tenant]
+) -> None:
+    mine, other = tenants
+    with pytest.raises(exceptions.NoSuchPort):
+        way(db, mine, other.here, "10.64.2.11")
+    with pytest.raises(exceptions.NoSuchPort):
+        way(db, mine, mine.here, port_of(db, other.there))
+    db.write(floating_ips.create_pool, "public", "192.0.2.0/30")
+    pool = db.read(floating_ips.pools)[0].id
+    for tenant in tenants:
+        db.write(routers.update, tenant.context, tenant.router.id, {"pool_id": pool})
+    taken = db.write(floating_ips.allocate, conf, other.context, None)
+    db.write(floating_ips.associate, other.context, other.there, taken.address, None)
+    found = way(db, mine, mine.here, taken.address)
+    assert (found.arrives, found.arrived_at) == (None, None)
+    assert found.parts[-1].text == "It goes to a port of another project, whose rules decide."
+    assert (found.parts[-1].id, found.parts[-1].passes) == (None, None)
+    text = repr(found)
+    secrets = (port_of(db, other.there), other.there, other.router.id, "10.64.2.11", default_id("p2"), "h2", "h1")
+    assert not any(secret in text for secret in secrets), text
+    assert way(db, other, other.here, taken.address).arrives is not None
+
+
+def test_way_to_a_port_with_an_equal_address_does_not_arrive(db: Database, tenants: list[Tenant]) -> None:
+    mine, other = tenants
+    admin = make.context("p1", admin=True)
+    found = db.read(packet_trace.of_port, admin, port_of(db, mine.here), port_of(db, other.there), "tcp", 80, 4)
+    assert (found.arrives, found.arrived_at) == (False, port_of(db, mine.there))
+
+
+def test_port_without_a_host_has_no_way(db: Database, tenants: list[Tenant]) -> None:
+    mine, _ = tenants
+    row = sa.update(models.Instance).where(models.Instance.uuid == mine.there).values(host=None)
+    db.write(lambda uow: uow.session.execute(row))
+    with pytest.raises(exceptions.Conflict, match="is on no host"):
+        way(db, mine, mine.here, port_of(db, mine.there))
+    with pytest.raises(exceptions.Conflict, match="is on no host"):
+        way(db, mine, mine.there, "10.64.1.11")

@@ -425,6 +425,8 @@ def test_connections_of_each_bridge_have_a_zone(tmp_path: Path, nft: Nft, monkey
     assert 'ct zone set iifname map { "nltest0" : 7 }' in nft.texts[-1]
     firewall.unplug("i")
     assert "zone" not in nft.texts[-1]
+    firewall.plug("j", [msgspec.structs.replace(make_port(), port_security_enabled=False)])
+    assert 'ct zone set iifname map { "nltest0" : 7 }' in nft.texts[-1], "a bridge without filtered ports, too"
 
 
 def test_changed_members_are_loaded_alone(tmp_path: Path, nft: Nft) -> None:

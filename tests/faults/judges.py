@@ -122,7 +122,7 @@ def one_holder(path: Path) -> None:
 
 
 def balancer_hosts(uow: UnitOfWork) -> list[tuple[str | None, str | None]]:
-    """Return the host of each load balancer, and the one that has to release it first."""
+    """Return the host of each load balancer, and the former host that has to release it first."""
     query = sa.select(models.LoadBalancer.host, models.LoadBalancer.former_host)
     return list(uow.session.execute(query).tuples())
 

@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
+import sqlalchemy as sa
 
+from nova_lite.db.core.engine import UnitOfWork
 from tests.faults import judges
 from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.faults.points import API, COMPUTE, CONDUCTOR, WING_WAKE_UP, Points, Story, around, join
 from tests.support.waiting import wait_for
+
+T = TypeVar("T")
 
 #: The lease is the shortest one, so that a pause outlives it.
 SITE = Site(
@@ -45,6 +49,18 @@ def _ask(arena: Arena, method: str, path: str, body: Any = None) -> requests.Res
     return None
 
 
+def _read(arena: Arena, function: Callable[[UnitOfWork], T]) -> T:
+    """Read from the database, which may be away meanwhile."""
+
+    def attempt() -> list[T]:
+        with contextlib.suppress(sa.exc.DBAPIError):
+            return [arena.db.read(function)]
+        return []
+
+    found: T = wait_for("the database replies", attempt, SETTLE_SECONDS)[0]
+    return found
+
+
 def _listed(arena: Arena, kind: str) -> list[dict[str, Any]]:
     def read() -> list[list[dict[str, Any]]]:
         answer = _ask(arena, "GET", f"/{kind}")
@@ -60,7 +76,7 @@ def _settle(arena: Arena) -> str:
     def settled() -> list[str]:
         (balancer,) = _listed(arena, "loadbalancers")
         holders = judges.holders(arena.cloud.path)[balancer["id"]]
-        rows = arena.db.read(judges.balancer_hosts)
+        rows = _read(arena, judges.balancer_hosts)
         is_done = balancer["provisioning_status"] == "ACTIVE" and rows == [(holders[0], None)] if holders else False
         return holders if is_done and len(holders) == 1 else []
 
@@ -69,7 +85,7 @@ def _settle(arena: Arena) -> str:
 
 def make(arena: Arena) -> None:
     """Make a load balancer with a listener and a member."""
-    subnet = arena.db.read(judges.default_subnet)
+    subnet = _read(arena, judges.default_subnet)
     member = {"address": "10.99.0.77", "protocol_port": 80}
     pool = {"protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "members": [member]}
     listener = {"protocol": "TCP", "protocol_port": 80, "default_pool": pool}
@@ -93,7 +109,7 @@ def move(arena: Arena) -> None:
     before = _settle(arena)
     arena.insist_until(
         lambda: _ask(arena, "PUT", f"/loadbalancers/{balancer['id']}/failover"),
-        lambda: arena.db.read(judges.balancer_hosts)[0][0] != before,
+        lambda: _read(arena, judges.balancer_hosts)[0][0] != before,
     )
     assert _settle(arena) != before
 
@@ -123,7 +139,7 @@ def remove(arena: Arena) -> None:
 def clear(arena: Arena) -> None:
     """Remove what a failed case may have left, and wait until both hosts run load balancers."""
     remove(arena)
-    wait_for("both hosts have reported", lambda: arena.db.read(judges.balancing_hosts) == 2, SETTLE_SECONDS)
+    wait_for("both hosts have reported", lambda: _read(arena, judges.balancing_hosts) == 2, SETTLE_SECONDS)
 
 
 def one(arena: Arena) -> None:

@@ -103,7 +103,8 @@ def transactions(database: Any, refused: Callable[[str], Exception]) -> None:
     write, announce = database.write, database.announce
 
     def named_write(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        name = getattr(function, "__name__", "").lstrip("_")
+        # The method of a wing is a partial function.
+        name = getattr(getattr(function, "func", function), "__name__", "").lstrip("_")
 
         def named(uow: Any, *arguments: Any, **keywords: Any) -> T:
             uow.session.info[TRANSACTION] = name

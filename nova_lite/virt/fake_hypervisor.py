@@ -8,6 +8,7 @@ It follows the rules of `nova_lite.virt.abilities` like a real driver. Its domai
     vifs/<uuid>.json      its interfaces
     images/<id>           a cached image
     port-filters.json     the filters that the conductor has set last
+    load-balancers.json   assigned load balancers, and until when it may have their addresses
     control.json          delays and failures, read at each step (`Control`); written by tests
 
 The guest is imaginary, but its console shows the output of a real test guest.

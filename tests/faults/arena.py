@@ -149,6 +149,7 @@ class Arena:
             try:
                 self.cloud.domains()
                 self.db.read(judges.at_any_time)
+                judges.one_holder(self.cloud.path)
                 if turn % AUDIT_TURNS == 0:
                     self.db.read(judges.all_rows)
             except Exception as error:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
-from nova_lite.db.core import models
+from nova_lite.db.core import models, rows
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.upkeep import invariants
-from nova_lite.objects import InstanceNUMATopology
+from nova_lite.objects import InstanceNUMATopology, Network, ipv6
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 
@@ -97,6 +100,41 @@ def nothing_held(uow: UnitOfWork) -> bool:
         return False
     columns = (models.ComputeNode.numa_used, models.ComputeNode.pci_used)
     return not any(used for row in uow.session.execute(sa.select(*columns)) for used in row)
+
+
+# --- load balancers
+
+
+def holders(path: Path) -> dict[str, list[str]]:
+    """Return the hosts of a cloud at ``path`` that have the address of a load balancer now, by its id."""
+    found = defaultdict[str, list[str]](list)
+    for file in path.glob("*/instances/fake-*/load-balancers.json"):
+        for balancer in json.loads(file.read_text()):
+            if balancer["until"] > time.monotonic():
+                found[balancer["id"]].append(file.parent.name.removeprefix("fake-"))
+    return found
+
+
+def one_holder(path: Path) -> None:
+    """Check that no two hosts have the address of a load balancer."""
+    twice = {key: hosts for key, hosts in holders(path).items() if len(hosts) > 1}
+    assert not twice, f"addresses of load balancers are on several hosts: {twice}"
+
+
+def balancer_hosts(uow: UnitOfWork) -> list[tuple[str | None, str | None]]:
+    """Return the host of each load balancer, and the former host that has to release it first."""
+    query = sa.select(models.LoadBalancer.host, models.LoadBalancer.former_host)
+    return list(uow.session.execute(query).tuples())
+
+
+def balancing_hosts(uow: UnitOfWork) -> int:
+    return uow.session.query(models.LoadBalancerHost).count()
+
+
+def default_subnet(uow: UnitOfWork) -> str:
+    return ipv6.subnet_id_of(
+        rows.to_object(Network, uow.session.query(models.Network).filter_by(is_default=True).one())
+    )
 
 
 def own_parts(uow: UnitOfWork, server_id: str) -> tuple[str, list[int], list[str]]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from nova_lite import operations
 from nova_lite.base import failpoints
@@ -78,6 +78,20 @@ TPM_KEY_MADE, DISK_KEY_MADE = "key_for_host", "key_of_disk"
 #: Transaction that stores Neutron's ports.
 PORTS = "record"
 TRANSACTIONS = (
+    # Load balancers (`tests/faults/balancers.py`): users' changes, reports of hosts, and lost hosts.
+    "create",
+    "add",
+    "remove",
+    "failover",
+    "sync",
+    "sweep",
+    # Forwardings and routers (`tests/faults/outside.py`). Many functions have the last name.
+    "allocate",
+    "release",
+    "remove_interface",
+    "create_object",
+    "delete_object",
+    "update",
     CINDER_TAKE,
     CINDER_NOTE,
     CINDER_GIVE_BACK,
@@ -156,7 +170,6 @@ ELSEWHERE = (
     "register_host",
     "report_state",
     "report",
-    "update",
     "reconcile_domains",
     "renew_hosts",
     "retry_later",
@@ -228,8 +241,13 @@ KEY = "volume_key_get"
 #: A host's requests for the keys of a server's TPM, and of its disk.
 TPM_KEY, DISK_KEY = "tpm_key_get", "disk_key_get"
 
+#: A host looks at the load balancers that it runs, or asks for its filters.
+WING_WAKE_UP, REFRESH = "wing_wake_up", "refresh_security_groups"
+
 CASTS = frozenset(
     {
+        WING_WAKE_UP,
+        REFRESH,
         NUDGE,
         NEW_STATES,
         BUILD_ONE,
@@ -270,6 +288,16 @@ LASTING = {failpoints.FULL: 3.0, AHEAD: 3.0, BEHIND: 3.0, failpoints.PAUSE: PAUS
 
 #: Daemon (a shell pattern) to the names of points, in the order in which they are passed.
 Points = dict[str, list[str]]
+
+
+class Story(NamedTuple):
+    """Scenario of a module that `tests.faults.scenarios` imports, with the fields of `Scenario`."""
+
+    name: str
+    prepare: Callable[[Any], None]
+    run: Callable[[Any], None]
+    points: Points
+    long: bool = False
 
 
 def around(*names: str) -> list[str]:

@@ -7,13 +7,10 @@ result and the points. Everything else is a `Scenario` in `_STORIES`.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-
-import requests
 
 from nova_lite import operations
 from nova_lite.base import failpoints
@@ -21,9 +18,11 @@ from nova_lite.conductor.hosts import domains
 from nova_lite.operations import states
 from tests.faults import (
     automatic,
+    balancers,
     clones,
     guest_keys,
     images,
+    outside,
     pinned,
     points,
     services,
@@ -35,6 +34,7 @@ from tests.faults import (
 )
 from tests.faults.arena import SETTLE_SECONDS, Arena, Site
 from tests.faults.outages import release
+from tests.faults.outside import network
 from tests.faults.points import API, COMPUTE, CONDUCTOR, Fault, Points, around
 from tests.support.waiting import polls, wait_for
 
@@ -380,14 +380,6 @@ def _interfaces() -> Iterator[Scenario]:
     ):
         undone = around(f"handle/{row.steps[0].undo[0].method}")  # type: ignore[attr-defined]
         yield Scenario(f"{row.kind}, it fails", failing_to(step, prepare), run, {COMPUTE: undone}, effects=STOPS)
-
-
-def network(arena: Arena, method: str, path: str, body: Any = None) -> requests.Response | None:
-    """Send a request to the network API."""
-    url = f"http://127.0.0.1:{arena.cloud.network_port}/v2.0{path}"
-    with contextlib.suppress(requests.RequestException):
-        return requests.request(method, url, json=body, headers={"X-Auth-Token": arena.cloud.token}, timeout=30)
-    return None
 
 
 def ports_of_users(arena: Arena) -> list[dict[str, Any]]:
@@ -1413,6 +1405,10 @@ def _stories() -> Iterator[Scenario]:
     yield from _with_neutron()
     yield from _with_cinder()
     yield from _automatic()
+    for story in balancers.scenarios():
+        yield Scenario(**story._asdict(), site=balancers.SITE)
+    for story in outside.scenarios():
+        yield Scenario(**story._asdict())
     yield Scenario("domain vanished", one_active, vanished, VANISHED)
     yield Scenario("crash", one_protected, crashed, CRASHED)
     found = {CONDUCTOR: around(f"commit/{points.DEVICE_LOST}")}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from tests.faults import matrix, scenarios, services
+from tests.faults import judges, matrix, scenarios, services
 from tests.faults.arena import Arena, Site
 from tests.faults.outages import TARGET
 from tests.support.waiting import wait_for
@@ -147,6 +149,18 @@ def test_leftovers_in_services_are_reported_by_the_judge(tmp_path: Path, monkeyp
         arena.services.check(arena)
         with pytest.raises(AssertionError, match="Neutron has no port"):
             arena.services.check_nothing_left()
+
+
+def test_address_of_a_load_balancer_on_two_hosts_is_seen_until_its_lease_is_over(tmp_path: Path) -> None:
+    for name, seconds in (("compute-1", 60), ("compute-2", 60), ("compute-3", -1)):
+        folder = tmp_path / name / "instances" / f"fake-{name}"
+        folder.mkdir(parents=True)
+        balancer = {"id": "one", "until": time.monotonic() + seconds}
+        (folder / "load-balancers.json").write_text(json.dumps([balancer]))
+    with pytest.raises(AssertionError, match="on several hosts"):
+        judges.one_holder(tmp_path)
+    (tmp_path / "compute-2" / "instances" / "fake-compute-2" / "load-balancers.json").unlink()
+    judges.one_holder(tmp_path)
 
 
 def test_a_point_that_is_not_passed_fails_its_scenario(arena: Arena) -> None:

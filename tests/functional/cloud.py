@@ -107,6 +107,7 @@ image_port = {cloud.image_port}
 volume_port = {cloud.volume_port}
 network_port = {cloud.network_port}
 placement_port = {cloud.placement_port}
+load_balancer_port = {cloud.load_balancer_port}
 [identity]
 users_file = {cloud.path}/users.yaml
 tokens_path = {cloud.path}/identity
@@ -116,6 +117,7 @@ enabled_apis = osapi_compute, volume{cloud.network_api}
 auth_strategy = noauth2
 volume_port = {cloud.volume_port}
 network_port = {cloud.network_port}
+load_balancer_port = {cloud.load_balancer_port}
 """
 PASSWORDS = {"admin": "the admin's secret", "demo": "demo's secret", "other": "other's secret"}
 
@@ -189,6 +191,7 @@ class Cloud:
         self.standalone = standalone
         self.identity_port, self.image_port = free_port(), free_port()
         self.volume_port, self.network_port, self.placement_port = free_port(), free_port(), free_port()
+        self.load_balancer_port = free_port()
         # The network API needs the built-in networks.
         ours = not any(f"backend = {item}\n" in extra_config for item in ("none", "neutron"))
         self.network_api = ", network" if ours else ""

@@ -9,7 +9,7 @@ import pytest
 from openstack.connection import Connection
 
 from tests.functional import cloud as clouds
-from tests.functional.cloud import Cloud, free_port
+from tests.functional.cloud import Cloud
 from tests.functional.sdk import connect
 from tests.support.waiting import wait_for
 
@@ -20,15 +20,13 @@ wings = load_balancer
 lease = 6
 [api]
 enabled_apis = osapi_compute, identity, image, volume, network, load_balancer
-load_balancer_port = {port}
 """
 
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     path = tmp_path_factory.mktemp("load-balancers")
-    options = OPTIONS.format(port=free_port())
-    with clouds.running(path, computes=2, standalone=True, extra_config=options) as running:
+    with clouds.running(path, computes=2, standalone=True, extra_config=OPTIONS) as running:
         yield running
 
 

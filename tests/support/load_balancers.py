@@ -38,7 +38,7 @@ class World:
             path,
             "enabled_apis = load_balancer, key_manager\n"
             f"[volume]\nencryption_key_file = {path}/master.keys\n"
-            "[DEFAULT]\nwings = load_balancer\ncompute_driver = fake\n"
+            "[DEFAULT]\nwings = load_balancer\ncompute_driver = fake\nstate_path = {path}\n"
             f"[load_balancer]\nlease = {LEASE}\n[database]\nconnection = sqlite:///{path}/db.sqlite\n",
         )
         self.manager, services = make_services(self.conf, path)

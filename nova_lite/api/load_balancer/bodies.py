@@ -19,7 +19,7 @@ from nova_lite.api.http import bodies
 from nova_lite.api.http.bodies import SAME, Body
 from nova_lite.api.key_manager import resource
 from nova_lite.api.network import fields, requests
-from nova_lite.base import ip
+from nova_lite.base import exceptions, ip
 from nova_lite.load_balancer import haproxy
 from nova_lite.load_balancer.objects import PROVIDERS, HealthMonitor, Listener, LoadBalancer, Member, Pool
 
@@ -43,8 +43,10 @@ def choice(*allowed: str, refused: Mapping[str, str] = MappingProxyType({}), req
     """Return the check of an attribute with a few values. ``refused``: sentences about Octavia's other ones."""
 
     def check(value: Any, name: str) -> str:
+        if reason := refused.get(str(value)):
+            raise exceptions.ProviderUnsupportedOption(option=f"{name} {value}", reason=reason)
         if value not in allowed:
-            raise fields.invalid(name, refused.get(str(value), f"It must be one of {', '.join(allowed)}."))
+            raise fields.invalid(name, f"It must be one of {', '.join(allowed)}.")
         return str(value)
 
     return fields.checked(check, required=required, enum=[*allowed])

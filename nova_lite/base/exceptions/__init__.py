@@ -15,7 +15,7 @@
     ├── VolumeQuotaExceeded (413)
     ├── IdempotencyKeyReused (422)
     ├── TooManyRequests (429)
-    ├── NotImplementedByDriver, NotServed (501)
+    ├── NotImplementedByDriver, NotServed, ProviderUnsupportedOption (501)
     ├── ServiceUnavailable (503)
     │   ├── DatabaseUnavailable (QueryTooSlow), MessagingUnavailable, MessageRefused, ServiceTooOld
     │   ├── SchedulerNotReady, HeartbeatIsOld, ComputeHostUnavailable, VolumeNotReady

@@ -7,6 +7,7 @@ from nova_lite.base.exceptions.base import (
     Forbidden,
     Invalid,
     NotFound,
+    NovaLiteException,
     PreconditionFailed,
     ServiceUnavailable,
 )
@@ -386,6 +387,11 @@ class FipInUseByPortForwarding(Conflict):
 
 class PortHasBindingFloatingIP(Conflict):
     msg_fmt = "Cannot create port forwarding to port %(port_id)s, as floating IP %(address)s leads there already."
+
+
+class ProviderUnsupportedOption(NovaLiteException):
+    msg_fmt = "Provider 'haproxy' does not support a requested option: %(option)s. %(reason)s"
+    code = 501
 
 
 class FloatingIpLeadsToPort(Conflict):

@@ -20,7 +20,7 @@ from nova_lite.load_balancer.objects import Assignment, Counters, HostReport, Re
 from nova_lite.objects import VIF, Flavor, Instance
 from nova_lite.operations import states
 from nova_lite.virt import abilities
-from nova_lite.virt.driver import ComputeDriver
+from nova_lite.virt.driver import ComputeDriver, instances_path
 
 LOG = logging.getLogger(__name__)
 
@@ -36,6 +36,10 @@ class Backend(abc.ABC):
         """Return the state of all load balancers."""
 
     @abc.abstractmethod
+    def ports(self) -> list[str]:
+        """Return the ports whose addresses this host may have, also those from before a restart of the daemon."""
+
+    @abc.abstractmethod
     def apply(self, assignments: Sequence[Assignment], until: float) -> None:
         """Run these load balancers, and no others. ``until``: monotonic time at which their addresses end.
 
@@ -43,19 +47,43 @@ class Backend(abc.ABC):
         """
 
 
-class FakeBackend(Backend):
-    """Runs nothing, and reports that it does."""
+class FakeBalancer(msgspec.Struct, kw_only=True):
+    """Load balancer of a fake host. ``until``: the monotonic time at which its address ends; 0: it is the stand-by."""
 
-    def __init__(self) -> None:
-        self._balancers: list[Report] = []
+    id: str
+    port_id: str
+    version: int
+    until: float = 0.0
+
+
+class FakeBackend(Backend):
+    """Runs nothing, and reports that it does. The file at ``path`` outlives the daemon, as processes of HAProxy do."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._balancers: list[FakeBalancer] = []
+        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+            self._balancers = msgspec.json.decode(file.read(), type=list[FakeBalancer])
 
     def report(self) -> HostReport:
-        return HostReport(balancers=list(self._balancers))
+        return HostReport(
+            balancers=[Report(id=one.id, version=one.version, holds=one.until > 0) for one in self._balancers]
+        )
+
+    def ports(self) -> list[str]:
+        return [one.port_id for one in self._balancers if one.until]
 
     def apply(self, assignments: Sequence[Assignment], until: float) -> None:
         self._balancers = [
-            Report(id=item.balancer.id, version=item.balancer.version, holds=item.active) for item in assignments
+            FakeBalancer(
+                id=item.balancer.id,
+                port_id=item.vif.id,
+                version=item.balancer.version,
+                until=until if item.active else 0.0,
+            )
+            for item in assignments
         ]
+        files.write_atomically(self._path, msgspec.json.encode(self._balancers), durable=False)
 
 
 class Kept(msgspec.Struct, kw_only=True):
@@ -101,6 +129,9 @@ class HAProxyBackend(Backend):
             except exceptions.VirtDriverError as error:
                 LOG.warning("Load balancer %s has no statistics: %s", kept.id, error.message)
         return made
+
+    def ports(self) -> list[str]:
+        return [kept.vif.id for kept in self._kept.values() if kept.active]
 
     def apply(self, assignments: Sequence[Assignment], until: float) -> None:
         wanted = {item.balancer.id: item for item in assignments}
@@ -205,6 +236,7 @@ def _ended(counters: Counters) -> Counters:
 
 def load_backend(conf: cfg.ConfigOpts, host: str, driver: ComputeDriver) -> Backend:
     if conf.compute_driver == "fake":
-        return FakeBackend()
+        directory = files.private_directory(os.path.join(instances_path(conf), f"fake-{os.path.basename(host)}"))
+        return FakeBackend(os.path.join(directory, "load-balancers.json"))
     directory = os.path.join(conf.state_path, "load_balancers", host)
     return HAProxyBackend(directory, conf.load_balancer.user, driver.networks)

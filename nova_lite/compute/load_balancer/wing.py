@@ -36,7 +36,6 @@ class HostBalancers(HostWing):
         self._boot_id = str(uuid.uuid4())
         self._number = 0
         self._due = self._until = 0.0
-        self._ports: list[str] = []
 
     def tick(self, timeout: float) -> None:
         is_woken = self.woken.wait(timeout)
@@ -53,10 +52,9 @@ class HostBalancers(HostWing):
         except exceptions.NovaLiteException:
             # The kernel removes the addresses themselves. Floating ones lead to them, and may be at another host.
             if self.driver.filters and clock.monotonic() > self._until:
-                self.driver.filters.withdraw_addresses(self._ports)
+                self.driver.filters.withdraw_addresses(self._backend.ports())
             raise
         assignments = msgspec.convert(reply, Assignments, str_keys=True)
-        self._ports = [item.vif.id for item in assignments.balancers]
         self._until = started + assignments.lease
         self._backend.apply(assignments.balancers, self._until)
         if self.driver.filters and self._ports:

@@ -390,25 +390,18 @@ class _Walk:
             self._no_way_out(host, network)
         place = Place(AT_WAY_OUT, router_id or network.id, enters=True)
         self._pass(ROUTER, f"The way out of network {network.name}.", host, router_id, place=place)
-        realm = host.realm(network)
-        floating = self._floating_of(host, realm)
-        translated = any(
-            host.routing(item).leaves(item, version) and host.routing(item).snat and _is_in(packet.source, item)
-            for item in realm
-        )
+        if not _is_in(packet.source, network):
+            text = f"{packet.source} is not in the subnet of network {network.name}, and leaves no router."
+            self._stop(ROUTER, text, host, router_id)
+        floating = self._floating_of(host, host.realm(network))
         if floating is not None:
             self._has_link = True
             self._pass(NAT, f"Source {packet.source} becomes its floating address {floating}.", host)
             self._packet = packet._replace(source=floating)
-        elif translated:
+        elif routing.snat:
             self._has_link = True
             self._pass(NAT, f"Source {packet.source} becomes an address of the host.", host)
             self._packet = packet._replace(source=HOST_ON_LINKS[version])
-        elif not any(
-            self._is_open(host, item, version) and _is_in(packet.source, item) for item in host.networks.values()
-        ):
-            text = f"{packet.source} leaves the host for no network: it is in no range without SNAT."
-            self._stop(HOST, text, host)
         self._at_host(host)
 
     def _no_way_out(self, host: Host, network: Network) -> NoReturn:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.network import tenants as two_tenants
 from tests.integration.network.room import Room
 from tests.integration.network.routed_host import RoutedHost
 
@@ -39,3 +40,8 @@ def hosts(room: Room) -> Iterator[tuple[RoutedHost, RoutedHost]]:
             host.in_space(host.host, "ip", "address", "add", f"{host.local_ip}/24", "dev", "under")
             host.in_space(host.host, "ip", "link", "set", "under", "up")
         yield one, two
+
+
+@pytest.fixture
+def tenants(hosts: tuple[RoutedHost, RoutedHost]) -> tuple[RoutedHost, RoutedHost]:
+    return two_tenants.populate(hosts)

@@ -239,7 +239,7 @@ def test_guest_on_a_router_with_gateway_leaves_with_its_hosts_address() -> None:
     assert not sent("a2", "192.0.2.1", one, port=22).arrives
     pair = vif(A, 2, address_pairs=[{"ip_address": "10.77.0.0/16", "mac_address": "fa:16:3e:00:00:02"}])
     stopped = sent("a2", "203.0.113.5", host("h1", filters(router=router(A, external=True)), pair), spoofed="10.77.0.1")
-    assert stopped.hops[-1].text.startswith("10.77.0.1 leaves the host for no network")
+    assert stopped.hops[-1].text.startswith("10.77.0.1 is not in the subnet of network")
 
 
 def test_floating_address_is_translated_both_ways() -> None:

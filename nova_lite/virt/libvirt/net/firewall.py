@@ -110,12 +110,15 @@ def ruleset(network: Network, routing: Routing, host_ports: Sequence[int] = (), 
         to_host = f"iifname {bridge} fib daddr type local {ports} dnat ip to {links.HOST}"
     # A guest with address pairs, or without port security, may have any address. Replies go to the subnet only.
     own = f"ip saddr != {{ {cidr}, 0.0.0.0/32 }} drop"
+    # Addresses of links would be those of other realms, and those of published networks those of other tenants.
+    outward = [f"ip saddr != {cidr}", "meta nfproto ipv6"]
     leaving = [f'ip saddr {cidr} oifname "{OUTSIDE}" ct status dnat masquerade'] if host_ports else []
     if routing.leaves(4) and routing.snat:
         leaving.append(f'ip saddr {cidr} oifname "{OUTSIDE}" masquerade')
     if network.cidr6:
         cidr6 = nft.network(ip.parse_network6(network.cidr6))
         own += f"\n    ip6 saddr != {{ {cidr6}, fe80::/10, ::/128 }} drop"
+        outward[1] = f"ip6 saddr != {cidr6}"
         if routing.leaves(6) and routing.snat:
             leaving.append(f'ip6 saddr {cidr6} oifname "{OUTSIDE}" masquerade')
     table = f"inet {network_table(network.id)}"
@@ -141,6 +144,7 @@ table {table} {{
   }}
   chain forward {{
     type filter hook forward priority filter; policy accept;
+    {_lines(f'iifname {bridge} oifname "{OUTSIDE}" {words} drop' for words in outward)}
     iifname {bridge} ip daddr {LINK_LOCAL} ct direction original ct status ! dnat reject
     iifname {bridge} ip daddr {links.HOST} ct status dnat accept
     iifname {bridge} oifname {bridge} accept

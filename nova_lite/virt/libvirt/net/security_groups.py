@@ -207,8 +207,10 @@ class PortFirewall:
                 show_packets_of(bridge)
             except exceptions.VirtDriverError as error:
                 LOG.error("Packets that cross bridge %s are not filtered: %s", bridge, error.message)
-        # A floating address may lead to a port without port security, too.
+        # A floating address may lead to a port without port security, too. Connections of such ports need a zone as
+        # those of others, where another program shows packets of all bridges.
         mine = {vif.id: vif for vifs in self._interfaces.values() for vif in vifs if vif.vif_type is None}
+        bridges |= {bridge_name(vif.network) for vif in mine.values()}
         floating = [(address, mine[port]) for port, address in self._filters.floating.items() if port in mine]
         leads = dict(nft.usable("floating address", floating, floating_ips.lead, lambda item: item[0]))
         held = {item.floating for item in self._filters.forwardings if item.is_held and item.port_id in mine}

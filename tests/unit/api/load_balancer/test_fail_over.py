@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from nova_lite.base import exceptions
+from nova_lite.compute.load_balancer.wing import HostBalancers
 from nova_lite.db.load_balancer import hosts
-from nova_lite.load_balancer.objects import HostReport, Report
+from nova_lite.load_balancer.objects import WING, HostReport, Report
 from tests.support.api_client import ADMIN
 from tests.support.load_balancers import LEASE, World
 
@@ -78,6 +80,12 @@ def test_host_without_a_lease_gives_up_floating_addresses_of_its_load_balancers(
             host.tick(0)
     row = world.row(balancer_id)
     assert row is not None and found == [ports] == [[row.vip_port_id]]
+    again = HostBalancers(WING, world.conf, "host1", cast(Any, SimpleNamespace(filters=filters)), host._conductor)
+    monkeypatch.setattr(again, "send", refuse)
+    again.woken.set()
+    with pytest.raises(exceptions.MessagingUnavailable):
+        again.tick(0)
+    assert found[1:] == [[row.vip_port_id]], "a daemon that has started again does not know its lease"
 
 
 def test_moving_load_balancer_is_released_before_the_other_host_has_it(world: World) -> None:

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from nova_lite.objects import HostRouter, Network, Subnet6, ipv6
@@ -48,14 +49,23 @@ def test_guests_reach_dhcp_dns_ping_and_metadata_of_their_realm() -> None:
     assert without[-2:] == ["meta l4proto { icmp, ipv6-icmp } accept", "reject"]
 
 
-def test_link_local_addresses_are_refused_before_anything_passes() -> None:
+def test_addresses_of_others_and_links_are_refused_before_anything_passes() -> None:
     assert chain(firewall.ruleset(make_network(), Routing()), "forward") == [
+        'iifname "nltest0" oifname "nlup" ip saddr != 10.76.0.0/24 drop',
+        'iifname "nltest0" oifname "nlup" meta nfproto ipv6 drop',
         'iifname "nltest0" ip daddr 169.254.0.0/16 ct direction original ct status ! dnat reject',
         'iifname "nltest0" ip daddr 169.254.192.1 ct status dnat accept',
         'iifname "nltest0" oifname "nltest0" accept',
         'iifname "nltest0" jump sent',
         'oifname "nltest0" jump received',
     ]
+
+
+def test_guests_leave_with_ipv6_addresses_of_their_subnet_only() -> None:
+    network = msgspec.structs.replace(make_network(), cidr6="fd00:1::/64")
+    assert 'iifname "nltest0" oifname "nlup" ip6 saddr != fd00:1::/64 drop' in chain(
+        firewall.ruleset(network, Routing()), "forward"
+    )
 
 
 def test_ports_of_the_operator_lead_to_the_host() -> None:

@@ -420,13 +420,12 @@ def test_invalid_interface_is_not_plugged_and_blocks_no_other(tmp_path: Path, nf
 
 def test_connections_of_each_bridge_have_a_zone(tmp_path: Path, nft: Nft, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conntrack_zones, "_bridge", lambda name: (f'"{name}"', 7, "02:00:00:00:00:01"))
-    firewall = make(tmp_path)
-    firewall.prepare({"i": [make_port()]})
-    assert 'ct zone set iifname map { "nltest0" : 7 }' in nft.texts[-1]
-    firewall.unplug("i")
-    assert "zone" not in nft.texts[-1]
-    firewall.plug("j", [msgspec.structs.replace(make_port(), port_security_enabled=False)])
-    assert 'ct zone set iifname map { "nltest0" : 7 }' in nft.texts[-1], "a bridge without filtered ports, too"
+    for is_filtered in (True, False):
+        firewall = make(tmp_path)
+        firewall.prepare({"i": [make_vif(port_security_enabled=is_filtered)]})
+        assert 'ct zone set iifname map { "nltest0" : 7 }' in nft.texts[-1]
+        firewall.unplug("i")
+        assert "zone" not in nft.texts[-1]
 
 
 def test_changed_members_are_loaded_alone(tmp_path: Path, nft: Nft) -> None:

@@ -57,8 +57,8 @@ class HostBalancers(HostWing):
         assignments = msgspec.convert(reply, Assignments, str_keys=True)
         self._until = started + assignments.lease
         self._backend.apply(assignments.balancers, self._until)
-        if self.driver.filters and self._ports:
-            self.driver.filters.keep_addresses(self._ports, int(self._until - clock.monotonic()))
+        if self.driver.filters and (ports := self._backend.ports()):
+            self.driver.filters.keep_addresses(ports, int(self._until - clock.monotonic()))
         self._due = started + min(MAX_INTERVAL, assignments.lease / REPORTS)
         if _state(self._backend.report()) != _state(report):
             self.woken.set()  # the conductor waits for it

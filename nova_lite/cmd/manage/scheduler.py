@@ -9,6 +9,8 @@ import argparse
 import random
 import uuid
 
+import msgspec
+
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.cmd.manage import accounts, moves
@@ -19,9 +21,20 @@ from nova_lite.db.hosts import hosts
 from nova_lite.db.image import images
 from nova_lite.db.servers import action_log, flavors, instances, server_groups
 from nova_lite.hardware import pci
-from nova_lite.objects import BalancePlan, HostState, InstanceGroup, RequestedDestination, RequestSpec
+from nova_lite.objects import (
+    BalancePlan,
+    Flavor,
+    HostState,
+    Image,
+    InstanceGroup,
+    RequestedDestination,
+    RequestSpec,
+)
 from nova_lite.objects.balance import RESOURCES
-from nova_lite.scheduler import core, filters, plans, weights
+from nova_lite.scheduler import advice, core, filters, plans, weights
+
+#: Hosts that are checked for the advice of a refusal, with freed servers: some seconds.
+ADVICE_CHECKS = 1_000_000
 
 
 def register(commands: Commands) -> None:
@@ -64,7 +77,11 @@ def _decide(app: App, states: list[HostState], spec: RequestSpec) -> int:
     try:
         places = core.select_destinations(states, spec, *decider(app), random.Random())
     except exceptions.NoValidHost as error:
-        lines = [error.message, *str(error.kwargs.get("details", "")).splitlines()]
+        filters_, weighers, _ = decider(app)
+        freeable = app.db.read(_freeable)
+        search = advice.Search(states, spec, filters_, weighers, random.Random(), ADVICE_CHECKS, freeable)
+        error = advice.advised(error, search)
+        lines = [error.message, *str(error.kwargs["details"]).splitlines()]
         app.show(("Fits", "Why"), [(False, line) for line in lines])
         return 1
     app.show(
@@ -75,6 +92,20 @@ def _decide(app: App, states: list[HostState], spec: RequestSpec) -> int:
         ],
     )
     return 0
+
+
+def _freeable(uow: UnitOfWork) -> list[RequestSpec]:
+    """Return what the servers that may move take of their hosts."""
+    return [
+        RequestSpec(
+            instance_uuids=[row.uuid],
+            project_id=row.project_id,
+            user_id=row.user_id,
+            flavor=msgspec.convert(row.flavor, Flavor),
+            image=None if row.image is None else msgspec.convert(row.image, Image),
+        )
+        for row in instances.movable(uow)
+    ]
 
 
 def _imagined(uow: UnitOfWork, app: App, args: argparse.Namespace) -> tuple[list[HostState], RequestSpec]:

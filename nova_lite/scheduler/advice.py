@@ -154,9 +154,12 @@ class Search:
             for host in hosts:
                 servers = self._servers.get((host.host, host.node))
                 before = failed.get(id(host), [])
-                if id(host) in kept or not (servers or len(before) < room):
+                if id(host) in kept:
                     continue
-                if _is_repaired(item, host, spec, bool(servers)):
+                needs = (
+                    0 if servers else sum(isinstance(one, CapacityFilter | ComputeFilter) for one in [*before, item])
+                )
+                if needs <= room and _is_repaired(item, host, spec, bool(servers)):
                     failed[id(host)] = [*before, item]
                     kept.add(id(host))
             hosts = [host for host in hosts if id(host) in kept]
@@ -253,8 +256,13 @@ def _is_repaired(item: HostFilter, host: HostState, spec: RequestSpec, has_serve
     """Check whether changes of the host may let it pass the filter: more capacity, or fewer servers."""
     if isinstance(item, CapacityFilter | ComputeFilter):
         return True
+    if item.run_once_per_request and not has_servers:
+        return False  # its use is nothing to this filter
     empty = msgspec.structs.replace(host, memory_mb_used=0, vcpus_used=0, disk_gb_used=0, instances=[], flavors={})
-    return has_servers and item.host_passes(empty, spec)
+    empty.memory_mb += spec.flavor.memory_mb
+    empty.vcpus += spec.flavor.vcpus
+    empty.disk_gb += spec.flavor.disk_gb
+    return item.host_passes(empty, spec)
 
 
 def _is_of_request(found: ChangeSet) -> bool:

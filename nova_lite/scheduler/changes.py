@@ -262,8 +262,8 @@ def repairs(
     """Return the least sets of changes by which the host passes the ``failed`` ones of ``filters``, with room for all
     instances of ``spec``.
 
-    At most two: the host gets more of what it lacks, or the flavor takes less (``may_shrink``). No set helps if another
-    filter failed.
+    At most two: the host gets more of what it lacks, or the flavor takes less (``may_shrink``). They are made for the
+    filters by capacity and by state. Whether they help against others that failed has to be seen.
     """
     place, count = (state.host, state.node), len(spec.instance_uuids)
     changes: list[Change] = []
@@ -279,10 +279,8 @@ def repairs(
         elif item in failed and isinstance(item, ComputeFilter):
             changes += [] if state.up else [Start(*place)]
             changes += [Enable(*place)] if state.disabled else []
-        elif item in failed:
-            return []
-    sets = [(*changes, *added)]
-    return [*sets, (*changes, *shrunk)] if shrunk and may_shrink else sets
+    sets = [(*changes, *added), *([(*changes, *shrunk)] if shrunk and may_shrink else [])]
+    return [found for found in sets if found or not failed]
 
 
 def may_shrink(spec: RequestSpec) -> bool:

@@ -75,10 +75,12 @@ def test_owner_may_take_less_and_admins_may_also_add_or_free() -> None:
 
 
 def test_owner_never_reads_names_of_hosts_and_servers() -> None:
-    hosts = [host(1, disabled=True, instances=["secret"]), host(2, memory_mb=0, availability_zone="east")]
-    owner, admin = said(hosts, spec(availability_zone="west"), servers=[server("secret")])
-    assert "host1" in admin
-    assert (owner, admin) == ("", "Least change: enable host1 and drop the availability zone.") or "host" not in owner
+    hosts = [host(1, memory_mb=512, memory_mb_used=512, instances=["secret"]), host(2, disabled=True)]
+    owner, admin = said(hosts, spec(availability_zone="nova"), servers=[server("secret")])
+    assert (owner, admin) == (
+        "",
+        "Least change: enable host2, or delete server secret on host1 or move it, or add 512 MB of memory to host1.",
+    )
 
 
 def test_host_that_is_disabled_is_enabled_and_one_that_is_down_is_brought_up() -> None:
@@ -132,7 +134,7 @@ def test_one_change_comes_before_two() -> None:
 def test_capacity_that_is_added_is_sufficient_for_all_instances() -> None:
     hosts = [host(1, memory_mb=100), host(2, memory_mb=1024)]
     assert said(hosts, spec(4))[0] == "Least change: ask for 2 instead of 4 servers."
-    assert "add 1024 MB of memory to host2" in said(hosts, spec(4))[1]
+    assert said(hosts, spec(4))[1].startswith("Least change: add 924 MB of memory to host1, or ask")
 
 
 def test_server_that_stays_gets_another_image_only() -> None:
@@ -163,7 +165,7 @@ def test_arguments_of_a_search_stay_as_they_are() -> None:
 
 # --- generated refusals
 
-SEEDS = 10_000 if os.environ.get("NOVA_LITE_LONG") else 1_000
+SEEDS = 10_000 if os.environ.get("NOVA_LITE_LONG") == "1" else 1_000
 
 
 class Cloud:

@@ -1,9 +1,9 @@
 """Advice after a refusal: the least changes of the request or of a host with which it would fit.
 
-A set of changes has any `changes.Drop` of the request, and changes of one host: what it lacks is added, or the flavor
-takes less of it; servers are freed; the host is enabled, and brought up. Of a request for several servers, fewer may be
-asked for. One change comes before two, and two before three; of sets with the same kinds, the one with the smallest
-`changes.Change.loss` is kept. The search is pure, like the core that judges every set.
+A set of changes has any `changes.Drop` of the request, and changes of one host: it gets what it lacks, or the flavor
+takes less; servers are freed; the host is enabled, and brought up. Instead of changes of a host, a request for several
+servers may ask for as many as fit. One change comes before two, and two before three. Of sets with the same kinds, the
+one with the smallest `changes.Change.loss` is kept. The search is pure, like the core that judges every set.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ ChangeSet = tuple[Change, ...]
 #: Most changes in a set.
 LIMIT = 3
 
+#: Cost of a set of changes of the request, beside the hosts, as checks of hosts.
+PASS = 100
+
 #: Sets that a sentence names.
 NAMED = 5
 
@@ -57,9 +60,9 @@ class Advice:
 
 @dataclass
 class Search:
-    """Search for advice. ``servers``: those that may be freed, one instance each.
+    """Search for advice. ``servers``: servers that may be freed, one instance each.
 
-    ``checks``: about how many hosts are checked at most. After that, the advice may not be the least.
+    ``checks``: about how many checks of hosts may be made. After that, the advice may not be the least.
     """
 
     hosts: Sequence[HostState]
@@ -123,7 +126,7 @@ class Search:
             hosts, filters = core.candidates(hosts, spec, self.filters)
         except NoValidHost:
             return
-        self.checks -= len(hosts)
+        self.checks -= PASS + len(hosts) + len(spec.instance_uuids)
         filters = [item for item in filters if item.applies(spec)]
         hosts, rest = self._placed(hosts, spec, filters)
         count, missing = len(spec.instance_uuids), len(rest.instance_uuids)
@@ -134,6 +137,8 @@ class Search:
             self._record((*dropped, changes.Fewer(count - missing, count)))
         may_shrink = changes.may_shrink(spec)
         for host, failed in self._hopeful(hosts, rest, filters, len(dropped)):
+            if self.checks <= 0:
+                return
             servers = self._servers.get((host.host, host.node), [])
             for repair in self._repairs(host, rest, filters, failed, may_shrink, servers, len(dropped)):
                 found = (*dropped, *repair)
@@ -153,14 +158,11 @@ class Search:
             kept = {id(host) for host in passing}
             for host in hosts:
                 servers = self._servers.get((host.host, host.node))
-                before = failed.get(id(host), [])
-                if id(host) in kept:
+                lacking = [*failed.get(id(host), []), item]
+                if id(host) in kept or not (servers or sum(map(_has_own_change, lacking)) <= room):
                     continue
-                needs = (
-                    0 if servers else sum(isinstance(one, CapacityFilter | ComputeFilter) for one in [*before, item])
-                )
-                if needs <= room and _is_repaired(item, host, spec, bool(servers)):
-                    failed[id(host)] = [*before, item]
+                if _is_repaired(item, host, spec, bool(servers)):
+                    failed[id(host)] = lacking
                     kept.add(id(host))
             hosts = [host for host in hosts if id(host) in kept]
         return [(host, failed.get(id(host), [])) for host in hosts]
@@ -223,6 +225,7 @@ class Search:
 
     def _fits(self, host: HostState, repair: ChangeSet, spec: RequestSpec, filters: Sequence[HostFilter]) -> bool:
         """Check whether the changed host takes all instances of ``spec``."""
+        self.checks -= len(spec.instance_uuids)
         hosts, changed = _applied(repair, [host], spec)
         return not self._placed(hosts, changed, filters)[1].instance_uuids
 
@@ -252,9 +255,14 @@ def _applied(
     return hosts, spec
 
 
+def _has_own_change(item: HostFilter) -> bool:
+    """Check whether each failure needs a change that helps against no other, unless a server is freed."""
+    return isinstance(item, CapacityFilter | ComputeFilter)
+
+
 def _is_repaired(item: HostFilter, host: HostState, spec: RequestSpec, has_servers: bool) -> bool:
     """Check whether changes of the host may let it pass the filter: more capacity, or fewer servers."""
-    if isinstance(item, CapacityFilter | ComputeFilter):
+    if _has_own_change(item):
         return True
     if item.run_once_per_request and not has_servers:
         return False  # its use is nothing to this filter

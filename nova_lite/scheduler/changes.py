@@ -14,7 +14,7 @@ from nova_lite import hardware
 from nova_lite.objects import Flavor, HostState, RequestSpec
 from nova_lite.scheduler import core
 from nova_lite.scheduler.filters.base import HostFilter
-from nova_lite.scheduler.filters.capacity import CapacityFilter
+from nova_lite.scheduler.filters.capacity import CapacityFilter, shared_vcpus
 from nova_lite.scheduler.filters.compute import ComputeFilter
 
 replace = msgspec.structs.replace
@@ -25,9 +25,9 @@ _AMOUNTS = {"memory_mb": "{} MB of memory", "vcpus": "{} vCPUs", "disk_gb": "{} 
 
 @dataclass(frozen=True)
 class Change(abc.ABC):
-    """One change, which `str` says as a command."""
+    """Change of a request or of a host. `str` returns it as a command."""
 
-    #: Whether it concerns the request only, so that it names no host and its owner may know it.
+    #: True if it is of the request: then it names no host, and the owner may know it.
     of_request: ClassVar[bool]
 
     @property
@@ -265,15 +265,15 @@ def repairs(
     At most two: the host gets more of what it lacks, or the flavor takes less (``may_shrink``). They are made for the
     filters by capacity and by state. Whether they help against others that failed has to be seen.
     """
-    place, count = (state.host, state.node), len(spec.instance_uuids)
+    place, last = (state.host, state.node), _with_others(state, spec)
     changes: list[Change] = []
     added: list[Change] = []
     shrunk: list[Change] = []
     for item in filters:
         if isinstance(item, CapacityFilter):
-            free, requested = item.free(state), item.requested(spec)
-            if item in failed or (requested and count * requested > free):
-                added.append(Add(*place, item.resource, count * requested - free))
+            free, requested = item.free(last), item.requested(spec)
+            if item in failed or not item.host_passes(last, spec):
+                added.append(Add(*place, item.resource, requested - free))
                 shrunk.append(Shrink(item.resource, free, requested))
                 may_shrink = may_shrink and free >= (item.resource != "disk_gb")
         elif item in failed and isinstance(item, ComputeFilter):
@@ -281,6 +281,18 @@ def repairs(
             changes += [Enable(*place)] if state.disabled else []
     sets = [(*changes, *added), *([(*changes, *shrunk)] if shrunk and may_shrink else [])]
     return [found for found in sets if found or not failed]
+
+
+def _with_others(state: HostState, spec: RequestSpec) -> HostState:
+    """Return the host with the capacity taken that all instances but the last need."""
+    others = len(spec.instance_uuids) - 1
+    if not others:
+        return state
+    after = copy.copy(state)
+    after.memory_mb_used += others * spec.flavor.memory_mb
+    after.vcpus_used += others * shared_vcpus(spec)
+    after.disk_gb_used += others * spec.flavor.disk_gb
+    return after
 
 
 def may_shrink(spec: RequestSpec) -> bool:

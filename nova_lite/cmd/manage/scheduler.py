@@ -40,7 +40,10 @@ ADVICE_CHECKS = 1_000_000
 def register(commands: Commands) -> None:
     noun = commands.noun("scheduler", "Explain the scheduler's decisions.")
     explain_ = commands.verb(
-        noun, "explain", "Show where a server would be placed now, or why no host fits. Nothing is booted.", explain
+        noun,
+        "explain",
+        "Show where a server would be placed now, or why no host fits and what would help. Nothing is booted.",
+        explain,
     )
     explain_.add_argument("server", nargs="?", metavar="SERVER", help="uuid of a server; its fault is shown as well")
     explain_.add_argument("--flavor", metavar="ID", help="explain a hypothetical server with this flavor instead")

@@ -564,6 +564,12 @@ def test_a_dry_run_says_where_or_why_not(tool: Tool) -> None:
     refused = tool.json(*dry_run, "--count", "5", status=1)
     assert "There is room for 4 of the 5 servers requested" in refused[0]["why"]
     assert refused[1]["why"].startswith("RamFilter took out 2 of 2 hosts: h1 (512 MB requested, 0 MB free)")
+    assert refused[0]["why"].endswith("Least change: ask for 4 instead of 5 servers.")
+    assert "Least change: add 512 MB of memory to h1, or ask for 4 instead of 5 servers." in refused[2]["why"]
+    server = placed(tool, "h1")
+    assert (
+        f"delete server {server} on h1 or move it, or add" in tool.json(*dry_run, "--count", "4", status=1)[-1]["why"]
+    )
     assert "not in availability zone west" in tool.json(*dry_run, "--az", "west", status=1)[0]["why"]
     group = tool("server-group", "create", "g", "--project", "p1", "--policy", "anti-affinity")
     assert tool.json(*dry_run, "--hint", f"group={group}", "--count", "3", status=1)

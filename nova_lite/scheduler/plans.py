@@ -83,7 +83,7 @@ def evacuate(
     moves = []
     for spec in specs:
         group = _group_after(spec.instance_group, sources, settled)
-        free_spec = msgspec.structs.replace(_free(spec), instance_group=group)
+        free_spec = msgspec.structs.replace(free(spec), instance_group=group)
         (uuid,) = spec.instance_uuids
         attempts, reasons = [free_spec], []
         if may_stop and free_spec.guest_cpu is not None:
@@ -243,11 +243,11 @@ def _after_steps(spec: RequestSpec, source: HostState, done: Sequence[tuple[Requ
                 members.append(step.target)
         group = msgspec.structs.replace(group, hosts=members)
     return msgspec.structs.replace(
-        _free(spec), instance_group=group, ignore_hosts=[], current_zone=source.availability_zone
+        free(spec), instance_group=group, ignore_hosts=[], current_zone=source.availability_zone
     )
 
 
-def _free(spec: RequestSpec) -> RequestSpec:
+def free(spec: RequestSpec) -> RequestSpec:
     """Return ``spec`` without the demands that apply only to the first host of the server."""
     return msgspec.structs.replace(spec, forced_host=None, forced_node=None, requested_destination=None)
 

@@ -583,7 +583,15 @@ def test_a_dry_run_says_where_or_why_not(tool: Tool) -> None:
 def test_a_server_is_explained(tool: Tool) -> None:
     report(tool, "h1")
     there = placed(tool, "h1")
-    assert tool.json("scheduler", "explain", there)[0]["host"] == "h1"
+    (found,) = tool.json("scheduler", "explain", there)
+    assert (found["host"], found["placed_by"]) == ("h1", None)
+    assert found["now"] == "number 1 of 1 hosts that fit"
+    report(tool, "h2")
+    assert tool.json("scheduler", "explain", there)[0]["now"].endswith(" of 2 hosts that fit")
+    tool("aggregate", "create", "full", "--property", "reserved_host_memory_mb=99999")
+    tool("aggregate", "add-host", "full", "h1")
+    found = tool.json("scheduler", "explain", there)[0]
+    assert found["now"].startswith("the host would not be chosen: No valid host was found. Of 1 host, 1 failed Ram")
     nowhere = placed(tool, None, vm_state="error", fault={"message": "No valid host was found.", "details": "because"})
     tool("scheduler", "explain", nowhere)
     assert "because" in tool.text

@@ -137,6 +137,41 @@ def test_capacity_that_is_added_is_sufficient_for_all_instances() -> None:
     assert said(hosts, spec(4))[1].startswith("Least change: add 924 MB of memory to host1, or ask")
 
 
+def test_owner_reads_two_changes_where_admins_need_one() -> None:
+    hosts = [host(1, disabled=True), host(2, memory_mb=300)]
+    owner, admin = said(hosts, spec(availability_zone="west"))
+    assert owner == "Least change: drop the availability zone and take at most 300 MB of memory."
+    hosts[0].availability_zone = "west"
+    assert said(hosts, spec(availability_zone="west")) == (owner, "Least change: enable host1.")
+    assert admin.startswith("Least change: drop the availability zone and enable host1, or")
+
+
+def test_flavor_with_a_numa_topology_does_not_shrink() -> None:
+    cells = [NUMACell(id=0, memory_mb=4096, shared_cpus="0-3", dedicated_cpus="4-5")]
+    request = spec(flavor=flavor(memory_mb=512, extra_specs={"hw:numa_nodes": "1"}))
+    assert said([host(memory_mb=300, numa=cells)], request)[1].startswith(
+        "Least change: add 212 MB of memory to host1."
+    )
+
+
+def test_several_servers_of_a_host_are_freed_if_one_is_not_enough() -> None:
+    hosts = [host(instances=["a", "b", "c"])]
+    found = said(hosts, spec(), servers=[server(name) for name in "abc"], filters=[NumInstancesFilter(2)])
+    assert found[1] == "Least change: delete server a on host1 or move it and delete server b on host1 or move it."
+
+
+def test_server_that_a_hint_names_is_freed() -> None:
+    hosts = [host(instances=["a", "b"])]
+    request = spec(scheduler_hints={"different_host": "b"})
+    assert "delete server b on host1 or move it, or drop hint" in said(hosts, request, servers=[*map(server, "ab")])[1]
+
+
+def test_host_that_another_filter_still_rejects_is_not_named() -> None:
+    hosts = [host(1, disabled=True, memory_mb=600), host(2, disabled=True)]
+    request = spec(scheduler_hints={"query": '[">=", "$free_ram_mb", 1024]'})
+    assert said(hosts, request)[1] == "Least change: enable host2."
+
+
 def test_server_that_stays_gets_another_image_only() -> None:
     request = spec(
         stays=True,
@@ -184,7 +219,7 @@ def test_arguments_of_a_search_stay_as_they_are() -> None:
 
 # --- generated refusals
 
-SEEDS = 10_000 if os.environ.get("NOVA_LITE_LONG") == "1" else 300
+SEEDS = 10_000 if os.environ.get("NOVA_LITE_LONG") == "1" else 1_000
 
 
 class Cloud:
@@ -270,7 +305,9 @@ class Cloud:
             requested_destination=maybe(0.1, RequestedDestination(host=rng.choice(["host1", "none"])), None),
             forced_host=maybe(0.03, rng.choice(["host1", "none"]), None),
             ignore_hosts=maybe(0.1, ["host1"], []),
-            instance_group=maybe(0.2, group(rng.choice(["affinity", "anti-affinity"]), ["host1"]), None),
+            instance_group=maybe(
+                0.2, group(rng.choice(["affinity", "anti-affinity"]), rng.choice([[], ["host1"]])), None
+            ),
             traits=maybe(0.1, ["CUSTOM_B"], []),
             guest_cpu=maybe(0.1, GuestCpu(virt_type="kvm", features="aes avx"), None),
         )

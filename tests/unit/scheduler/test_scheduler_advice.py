@@ -24,6 +24,7 @@ from nova_lite.scheduler.filters.host_load import NumInstancesFilter, TypeAffini
 from nova_lite.scheduler.filters.json_query import JsonFilter
 from nova_lite.scheduler.filters.numa_topology import NUMATopologyFilter
 from nova_lite.scheduler.filters.traits import TraitsFilter
+from nova_lite.scheduler.weights.resources import RAMWeigher
 from tests.support.scheduling import FILTERS, WEIGHERS, select
 
 from .builders import flavor, group, host, image, spec
@@ -170,6 +171,15 @@ def test_host_that_another_filter_still_rejects_is_not_named() -> None:
     hosts = [host(1, disabled=True, memory_mb=600), host(2, disabled=True)]
     request = spec(scheduler_hints={"query": '[">=", "$free_ram_mb", 1024]'})
     assert said(hosts, request)[1] == "Least change: enable host2."
+
+
+def test_change_after_which_another_host_is_chosen_is_not_named_unless_it_works() -> None:
+    """Hosts are filled one after the other: with more memory, host1 is no longer the first."""
+    hosts, request = [host(1, memory_mb=600), host(2, memory_mb=700)], spec(2, instance_group=group("affinity"))
+    found = advice.Search(hosts, request, ALL, [RAMWeigher(-1.0)], random.Random(1), 10_000)
+    assert (
+        str(found.advice(of_request=False)) == "Least change: ask for 1 instead of 2 servers, or drop the server group."
+    )
 
 
 def test_server_that_stays_gets_another_image_only() -> None:

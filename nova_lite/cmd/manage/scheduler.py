@@ -114,19 +114,20 @@ def _rank(app: App, states: list[HostState], spec: RequestSpec, name: str) -> st
         others = list(free.instance_group.hosts)
         others.remove(name)
         free = msgspec.structs.replace(free, instance_group=msgspec.structs.replace(free.instance_group, hosts=others))
-    filters_, weighers, _ = decider(app)
-
-    def ranked(candidates: list[HostState]) -> list[str]:
-        options = core.Options(max_alternates=len(candidates))
-        (place,) = core.select_destinations(candidates, free, filters_, weighers, options, randomness.Source())
-        return [place.selected.host, *(other.host for other in place.alternates)]
-
     try:
-        ranked([state for state in states if state.host == name])
+        ranking(app, [state for state in states if state.host == name], free)
     except exceptions.NoValidHost as error:
         return f"the host would not be chosen: {error.message}"
-    fitting = ranked(states)
+    fitting = ranking(app, states, free)
     return f"number {fitting.index(name) + 1} of {len(fitting)} hosts that fit"
+
+
+def ranking(app: App, states: list[HostState], spec: RequestSpec) -> list[str]:
+    """Return the hosts that fit the server of ``spec``, the best one first. Raises `NoValidHost`."""
+    filters_, weighers, _ = decider(app)
+    options = core.Options(max_alternates=len(states))
+    (place,) = core.select_destinations(states, spec, filters_, weighers, options, randomness.Source())
+    return [place.selected.host, *(other.host for other in place.alternates)]
 
 
 def _freeable(uow: UnitOfWork) -> list[RequestSpec]:

@@ -53,7 +53,7 @@ from nova_lite.conductor.volume.cinder_endpoints import CinderEndpoints
 from nova_lite.conductor.volume.endpoints import VolumeEndpoints
 from nova_lite.conductor.volume.tasks import VolumeTasks
 from nova_lite.conductor.wings import Wings
-from nova_lite.db.core import database_nodes, engine
+from nova_lite.db.core import database_nodes, engine, server_changes
 from nova_lite.db.core.engine import Database
 from nova_lite.db.core.events import (
     CinderWorkDue,
@@ -120,6 +120,7 @@ class ConductorManager:
         self._closing = threads.Event()
         pci.check_aliases(conf)
         self.db = Database(conf, timing.database, conf.database.read_timeout)
+        server_changes.watch(self.db)
         self.notifications = Notifications(self.db, conf, timing.conductor)
         network_backend = load_backend(conf)
         image_backend = load_images(conf, conductor)

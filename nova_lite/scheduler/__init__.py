@@ -16,6 +16,7 @@ Terms:
 - `hosts`: host states
 - `filters`, `weights`: filters and weighers
 - `reasons`: why no host was found
+- `advice`, `changes`: the least change with which a refused request would fit
 - `plans`: plans to drain and rebalance hosts, by the same core
 - `uuids`: many uuids in little memory: 16 bytes each, while strings in a list take more than a hundred
 

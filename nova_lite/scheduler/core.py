@@ -23,6 +23,7 @@ from nova_lite.objects import Destination, HostState, RequestedDestination, Requ
 from nova_lite.objects.numa import usage_with
 from nova_lite.scheduler import reasons, uuids
 from nova_lite.scheduler.filters.base import HostFilter
+from nova_lite.scheduler.filters.capacity import shared_vcpus
 from nova_lite.scheduler.weights.base import HostWeigher
 
 #: Cost, position and host: the smallest is the best. Hosts of equal cost keep their order.
@@ -51,12 +52,8 @@ def select_destinations(
 
     ``hosts`` and ``spec`` are not changed. Alternates have room left after all instances are placed.
     """
-    if spec.requested_destination is not None:
-        hosts = requested_hosts(hosts, spec.requested_destination)
-    if spec.forced_host or spec.forced_node:
-        hosts, filters = forced_hosts(hosts, spec), [item for item in filters if item.binds_forced_hosts]
-    if spec.stays:
-        filters, weighers = [item for item in filters if item.judges_images], []
+    hosts, filters = candidates(hosts, spec, filters)
+    weighers = [] if spec.stays else weighers
     pool = HostPool(hosts, spec, filters, weighers)
     picked: list[HostState] = []
     for uuid in spec.instance_uuids:
@@ -72,6 +69,19 @@ def select_destinations(
         )
         for uuid, host in zip(spec.instance_uuids, picked, strict=True)
     ]
+
+
+def candidates(
+    hosts: Sequence[HostState], spec: RequestSpec, filters: Sequence[HostFilter]
+) -> tuple[Sequence[HostState], list[HostFilter]]:
+    """Return the hosts that the request may be on, and the filters that they have to pass. Raises `NoValidHost`."""
+    if spec.requested_destination is not None:
+        hosts = requested_hosts(hosts, spec.requested_destination)
+    if spec.forced_host or spec.forced_node:
+        hosts, filters = forced_hosts(hosts, spec), [item for item in filters if item.binds_forced_hosts]
+    if spec.stays:
+        filters = [item for item in filters if item.judges_images]
+    return hosts, list(filters)
 
 
 def requested_hosts(hosts: Sequence[HostState], destination: RequestedDestination) -> list[HostState]:
@@ -117,6 +127,22 @@ def consume_from_request(host: HostState, spec: RequestSpec, instance_uuid: str)
     after.flavors = {**host.flavors, spec.flavor.flavorid: host.flavors.get(spec.flavor.flavorid, 0) + 1}
     after.io_ops += 1
     return after
+
+
+def without(host: HostState, spec: RequestSpec) -> HostState:
+    """Return a copy of ``host`` without the server of ``spec``, the opposite of `consume_from_request`.
+
+    Its use of NUMA cells stays, because its CPUs are not known here. So they are given to no other server.
+    """
+    flavorid = spec.flavor.flavorid
+    left = copy.copy(host)
+    left.memory_mb_used -= spec.flavor.memory_mb
+    left.disk_gb_used -= spec.flavor.disk_gb
+    left.vcpus_used -= shared_vcpus(spec)
+    left.instances = [uuid for uuid in host.instances if uuid not in spec.instance_uuids]
+    left.flavors = {name: count - (name == flavorid) for name, count in host.flavors.items()}
+    left.flavors = {name: count for name, count in left.flavors.items() if count > 0}
+    return left
 
 
 def _take_cpus(after: HostState, spec: RequestSpec) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from nova_lite.base.exceptions import NoValidHost
 from nova_lite.objects import HostState, InstanceGroup, RequestSpec
 from nova_lite.scheduler import core
 from nova_lite.scheduler.filters.base import HostFilter
-from nova_lite.scheduler.filters.capacity import shared_vcpus
 from nova_lite.scheduler.weights.base import HostWeigher
 
 
@@ -85,7 +83,7 @@ def evacuate(
     moves = []
     for spec in specs:
         group = _group_after(spec.instance_group, sources, settled)
-        free_spec = msgspec.structs.replace(_free(spec), instance_group=group)
+        free_spec = msgspec.structs.replace(free(spec), instance_group=group)
         (uuid,) = spec.instance_uuids
         attempts, reasons = [free_spec], []
         if may_stop and free_spec.guest_cpu is not None:
@@ -170,7 +168,7 @@ def rebalance(
         spec, target = best
         waiting[source].remove(spec)
         before = spread(states)
-        states[source] = _without(states[source], spec)
+        states[source] = core.without(states[source], spec)
         states[target] = core.consume_from_request(states[target], spec, spec.instance_uuids[0])
         names = states[source].host, states[target].host
         done.append((spec, PlanStep(spec.instance_uuids[0], *names, before, spread(states))))
@@ -191,7 +189,7 @@ def _best(
     total = math.fsum(used)
     best: tuple[float, RequestSpec, int] | None = None
     for spec in specs:
-        left = use(_without(states[source], spec))
+        left = use(core.without(states[source], spec))
         gains: dict[tuple[str, str], tuple[float, int]] = {}
         for position, host in enumerate(states):
             if host.host == states[source].host or used[position] >= used[source]:
@@ -245,29 +243,13 @@ def _after_steps(spec: RequestSpec, source: HostState, done: Sequence[tuple[Requ
                 members.append(step.target)
         group = msgspec.structs.replace(group, hosts=members)
     return msgspec.structs.replace(
-        _free(spec), instance_group=group, ignore_hosts=[], current_zone=source.availability_zone
+        free(spec), instance_group=group, ignore_hosts=[], current_zone=source.availability_zone
     )
 
 
-def _free(spec: RequestSpec) -> RequestSpec:
+def free(spec: RequestSpec) -> RequestSpec:
     """Return ``spec`` without the demands that apply only to the first host of the server."""
     return msgspec.structs.replace(spec, forced_host=None, forced_node=None, requested_destination=None)
-
-
-def _without(host: HostState, spec: RequestSpec) -> HostState:
-    """Return a copy of ``host`` without the server, the opposite of `core.consume_from_request`.
-
-    Its use of NUMA cells stays, because its CPUs are not known here. So no plan gives them to another server.
-    """
-    flavorid = spec.flavor.flavorid
-    left = copy.copy(host)
-    left.memory_mb_used -= spec.flavor.memory_mb
-    left.disk_gb_used -= spec.flavor.disk_gb
-    left.vcpus_used -= shared_vcpus(spec)
-    left.instances = [uuid for uuid in host.instances if uuid not in spec.instance_uuids]
-    left.flavors = {name: count - (name == flavorid) for name, count in host.flavors.items()}
-    left.flavors = {name: count for name, count in left.flavors.items() if count > 0}
-    return left
 
 
 def _within_capacity(host: HostState) -> bool:

@@ -33,7 +33,7 @@ from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.conductor.volume.cinder import CinderWorker
 from nova_lite.conductor.volume.endpoints import VolumeEndpoints
 from nova_lite.conductor.volume.tasks import VolumeTasks
-from nova_lite.db.core import models, quotas
+from nova_lite.db.core import models, quotas, server_changes
 from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.hosts import hosts
 from nova_lite.db.network import builtin_networks
@@ -173,6 +173,7 @@ class World:
         conf.set_override("connection", f"sqlite:///{path}/db.sqlite", "database")
         (path / "db.sqlite").write_bytes(_empty_database())
         self.db = Database(conf)
+        server_changes.watch(self.db)
         self.scheduler, self.compute, self.conductor = Scheduler(), Compute(), Conductor()
         backend = network(conf)
         conf.set_override("store_path", str(path / "images"), "image")

@@ -26,6 +26,7 @@ from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 from tests.support.compute_host import DEADLINE, Gate, Host
 from tests.support.conductor_world import World
+from tests.support.past_witness import Witness
 
 T = TypeVar("T")
 
@@ -181,6 +182,7 @@ class ControlPlane(RuleBasedStateMachine):
         super().__init__()
         self.path = Path(tempfile.mkdtemp())
         self.world = World(self.path)
+        self.witness = Witness(self.world.db)
         self.post = Post()
         self.world.engine.compute = self.post  # type: ignore[assignment]
         self.links = {name: Link(self.world) for name in HOSTS}
@@ -392,6 +394,7 @@ class ControlPlane(RuleBasedStateMachine):
             row.deleted for row in self.world.db.read(lambda uow: list(uow.session.scalars(sa.select(models.Instance))))
         ):
             assert [life.traces() for life in self.post.alive.values()] == [[], []]
+        assert self.witness.check() >= len(self.uuids)
         self.world.db.close()
         shutil.rmtree(self.path)
 

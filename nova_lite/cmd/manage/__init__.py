@@ -35,12 +35,14 @@ Commands, and what they share:
 - `maintenance`: ``host maintenance``: empties a host, and brings back afterwards what has left it
 - `moves`: carries out plans of moves through the same operations that users of the API have
 - `networks`: command ``network``: networks of the built-in backend
+- `past`: ``server show`` and ``server replay``: servers as they were, and the decisions that placed them
 - `policy`: command ``policy``: list and test rules, from the defaults and the operator's file
 - `quotas`: command ``quota``: limits of a project, and of single users in it
 - `replication`: command ``replication``: servers with a replica at a second site
 - `scheduler`: ``scheduler``: explains why a server is on its host or on none, and whether a new one would fit
 - `server_groups`: command ``server-group``: groups with affinity or anti-affinity policies
-- `servers`: command ``server``: servers from elsewhere, and those whose guest is newer than their row after a restore
+- `servers`: command ``server``: servers as they were, those from elsewhere, and those whose guest is newer than their
+  row after a restore
 - `shares`: command ``share``: directories of hosts that servers of a project may mount
 - `top`: command ``top``: a table of the cloud's work that is refreshed
 - `trace`: command ``trace``: the way of one request through the machines of the cloud

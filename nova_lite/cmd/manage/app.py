@@ -54,11 +54,13 @@ class App:
     def db(self) -> Database:
         """Open the database at first use. Raises `ConfigurationError` when its schema is not this program's."""
         if self._database is None:
+            from nova_lite.db.core import server_changes
             from nova_lite.db.core.engine import Database
             from nova_lite.db.migrations import schema
 
             schema.check(self.conf)
             self._database = Database(self.conf)
+            server_changes.watch(self._database)
             self._database.subscribe(self._note_write, always=True)
         return self._database
 

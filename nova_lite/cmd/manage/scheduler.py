@@ -9,7 +9,10 @@ import argparse
 import random
 import uuid
 
-from nova_lite.base import exceptions
+import msgspec
+
+from nova_lite import operations
+from nova_lite.base import exceptions, randomness
 from nova_lite.base.context import RequestContext
 from nova_lite.cmd.manage import accounts, moves
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
@@ -18,16 +21,31 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.hosts import hosts
 from nova_lite.db.image import images
 from nova_lite.db.servers import action_log, flavors, instances, server_groups
-from nova_lite.hardware import pci
-from nova_lite.objects import BalancePlan, HostState, InstanceGroup, RequestedDestination, RequestSpec
+from nova_lite.hardware import numa_of, pci
+from nova_lite.objects import (
+    BalancePlan,
+    Flavor,
+    HostState,
+    Image,
+    InstanceAction,
+    InstanceGroup,
+    RequestedDestination,
+    RequestSpec,
+)
 from nova_lite.objects.balance import RESOURCES
-from nova_lite.scheduler import core, filters, plans, weights
+from nova_lite.scheduler import advice, core, filters, plans, weights
+
+#: Hosts that are checked for the advice of a refusal, with freed servers: some seconds.
+ADVICE_CHECKS = 1_000_000
 
 
 def register(commands: Commands) -> None:
     noun = commands.noun("scheduler", "Explain the scheduler's decisions.")
     explain_ = commands.verb(
-        noun, "explain", "Show where a server would be placed now, or why no host fits. Nothing is booted.", explain
+        noun,
+        "explain",
+        "Show where a server would be placed now, or why no host fits and what would help. Nothing is booted.",
+        explain,
     )
     explain_.add_argument("server", nargs="?", metavar="SERVER", help="uuid of a server; its fault is shown as well")
     explain_.add_argument("--flavor", metavar="ID", help="explain a hypothetical server with this flavor instead")
@@ -48,8 +66,10 @@ def explain(app: App, args: argparse.Namespace) -> int:
         states, spec = app.db.read(_imagined, app, args)
     else:
         states, spec, server = app.db.read(_of_server, app, args.server)
-        app.show(("Server", "State", "Host", "Fault", "Details"), [server])
-        if server[2] is not None:
+        host = server[2]
+        now = None if host is None else _rank(app, states, spec, host)
+        app.show(("Server", "State", "Host", "Fault", "Details", "Placed By", "Now"), [(*server, now)])
+        if host is not None:
             return 0
     return _decide(app, states, spec)
 
@@ -64,7 +84,11 @@ def _decide(app: App, states: list[HostState], spec: RequestSpec) -> int:
     try:
         places = core.select_destinations(states, spec, *decider(app), random.Random())
     except exceptions.NoValidHost as error:
-        lines = [error.message, *str(error.kwargs.get("details", "")).splitlines()]
+        filters_, weighers, _ = decider(app)
+        freeable = app.db.read(_freeable)
+        search = advice.Search(states, spec, filters_, weighers, randomness.Source(), ADVICE_CHECKS, freeable)
+        error = advice.advised(error, search)
+        lines = [error.message, *str(error.kwargs["details"]).splitlines()]
         app.show(("Fits", "Why"), [(False, line) for line in lines])
         return 1
     app.show(
@@ -75,6 +99,49 @@ def _decide(app: App, states: list[HostState], spec: RequestSpec) -> int:
         ],
     )
     return 0
+
+
+def _rank(app: App, states: list[HostState], spec: RequestSpec, name: str) -> str | None:
+    """Return how the scheduler would judge a server's host if the server was to be placed now.
+
+    None for a server with NUMA cells or devices, whose use of its host cannot be left out.
+    """
+    if spec.pci or numa_of(spec.flavor, spec.image) is not None:
+        return None
+    states = [core.without(state, spec) if state.host == name else state for state in states]
+    free = plans.free(spec)
+    if free.instance_group is not None and name in free.instance_group.hosts:
+        others = list(free.instance_group.hosts)
+        others.remove(name)
+        free = msgspec.structs.replace(free, instance_group=msgspec.structs.replace(free.instance_group, hosts=others))
+    try:
+        ranking(app, [state for state in states if state.host == name], free)
+    except exceptions.NoValidHost as error:
+        return f"the host would not be chosen: {error.message}"
+    fitting = ranking(app, states, free)
+    return f"number {fitting.index(name) + 1} of {len(fitting)} hosts that fit"
+
+
+def ranking(app: App, states: list[HostState], spec: RequestSpec) -> list[str]:
+    """Return the hosts that fit the server of ``spec``, the best one first. Raises `NoValidHost`."""
+    filters_, weighers, _ = decider(app)
+    options = core.Options(max_alternates=len(states))
+    (place,) = core.select_destinations(states, spec, filters_, weighers, options, randomness.Source())
+    return [place.selected.host, *(other.host for other in place.alternates)]
+
+
+def _freeable(uow: UnitOfWork) -> list[RequestSpec]:
+    """Return what the servers that may move take of their hosts."""
+    return [
+        RequestSpec(
+            instance_uuids=[row.uuid],
+            project_id=row.project_id,
+            user_id=row.user_id,
+            flavor=msgspec.convert(row.flavor, Flavor),
+            image=None if row.image is None else msgspec.convert(row.image, Image),
+        )
+        for row in instances.movable(uow)
+    ]
 
 
 def _imagined(uow: UnitOfWork, app: App, args: argparse.Namespace) -> tuple[list[HostState], RequestSpec]:
@@ -112,14 +179,25 @@ def _group(uow: UnitOfWork, context: RequestContext, hint: list[str] | str | Non
 
 
 def _of_server(uow: UnitOfWork, app: App, server: str) -> tuple[list[HostState], RequestSpec, tuple[str | None, ...]]:
-    """Return the hosts, the request spec of the server, and its uuid, state, host and fault."""
+    """Return the hosts, the request spec of the server, and its uuid, state, host, fault and what placed it."""
     row = instances.get_row(uow, app.context, server, deleted=True)
     fault = row.fault or {}
-    message = fault.get("message") or next(
-        (action.message for action in action_log.list_(uow, app.context, server)), None
+    log = action_log.list_(uow, app.context, server)
+    message = fault.get("message") or next((action.message for action in log), None)
+    placed_by = next((action for action in log if action.message is None and _places(action)), None)
+    by = (
+        None
+        if placed_by is None
+        else f"{placed_by.action} {placed_by.request_id} of {placed_by.start_time:%Y-%m-%d %H:%M}"
     )
-    shown = (row.uuid, row.vm_state, row.host, message, fault.get("details"))
+    shown = (row.uuid, row.vm_state, row.host, message, fault.get("details"), by)
     return hosts.states(uow), request_spec(uow, row, []), shown
+
+
+def _places(action: InstanceAction) -> bool:
+    """Check whether the action chose the host of its server and has ended."""
+    definition = operations.OPERATIONS.get(action.action)
+    return action.finish_time is not None and definition is not None and definition.has_choice
 
 
 def drain(app: App, args: argparse.Namespace) -> int:

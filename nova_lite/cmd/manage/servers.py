@@ -1,4 +1,6 @@
-"""Command ``server``: servers from elsewhere, and those whose guest is newer than their row after a restore."""
+"""Command ``server``: servers as they were, servers from elsewhere, and those whose guest is newer than their row after
+a restore.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import argparse
 
 from nova_lite import operations
 from nova_lite.base import exceptions
-from nova_lite.cmd.manage import importing
+from nova_lite.cmd.manage import importing, past
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.db.servers import newer_domains
 
@@ -20,7 +22,19 @@ Flavor, image, name and metadata of the row are older than the guest. A hard reb
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("server", "Import servers from elsewhere, and take servers back after a restore.")
+    noun = commands.noun(
+        "server", "Show servers as they were, import servers from elsewhere, and take servers back after a restore."
+    )
+    past.add_options(
+        commands.verb(noun, "show", "Show a server's row as it was at a time. Nothing is changed.", past.show),
+        commands.verb(
+            noun,
+            "replay",
+            "Repeat the decision that placed a server, with the servers that hosts had then. Nothing is changed. Exit "
+            "with 1 if the decision would be another one.",
+            past.replay,
+        ),
+    )
     importing.add_options(
         commands.verb(
             noun,

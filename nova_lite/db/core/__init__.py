@@ -6,6 +6,7 @@
 - `events`: events of a transaction, for subscribers
 - `action_changes`: changes of actions that become notifications
 - `state_changes`: changes of servers' states that become notifications
+- `server_changes`: changes of servers, recorded in the rows of actions
 - `resource_events`: events about flavors, key pairs, aggregates, groups and services
 - `outbox`: notifications that other systems have not received yet
 - `quotas`: limits of projects and users, and their usage

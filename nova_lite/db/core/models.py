@@ -660,7 +660,8 @@ class InstanceAction(Numbered, Base):
     An action is open while ``finish_time`` is null. ``step`` is driven next (`nova_lite.operations`). The holder of the
     lease (``lease_owner``, until ``lease_expires_at``) drives it; when the lease lapses the reconciler takes it.
     ``attempts`` counts its retries. At the ``deadline`` compensation starts. ``events``: its steps, as
-    `nova_lite.objects.InstanceActionEvent`. Actions older than this column have rows instead.
+    `nova_lite.objects.InstanceActionEvent`. Actions older than this column have rows instead. ``changes``: of its
+    server's row, as `nova_lite.db.core.server_changes.ServerChange`.
     """
 
     __tablename__ = "instance_actions"
@@ -689,6 +690,7 @@ class InstanceAction(Numbered, Base):
     finish_time: Mapped[datetime.datetime | None] = mapped_column(Time)
     message: Mapped[str | None] = mapped_column(Name)
     events: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
+    changes: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
 
     earlier_events: Mapped[list[InstanceActionEvent]] = relationship(order_by="InstanceActionEvent.id", viewonly=True)
 

@@ -6,6 +6,7 @@
 - `instance_tags`: tags
 - `interfaces`: interfaces as servers show them
 - `action_log`: reads of the action log
+- `past`: servers as they were at an earlier time
 - `claims`: claims of room at hosts
 - `resource_releases`: releases of several servers by the statements of one
 - `server_migrations`: moves of servers, as Nova's API shows them

@@ -73,7 +73,7 @@ def _operation(action: InstanceAction) -> Entry:
 
 
 def _step(event: InstanceActionEvent, instance_uuid: str) -> Entry:
-    start, end = _naive(event.start_time), None if event.finish_time is None else _naive(event.finish_time)
+    start, end = naive(event.start_time), None if event.finish_time is None else naive(event.finish_time)
     result = ": ".join(text for text in (event.result or "runs", event.details) if text)
     return Entry(start, event.host, "step", event.event, result, _seconds(start, end), instance_uuid)
 
@@ -117,5 +117,6 @@ def _seconds(start: datetime.datetime, end: datetime.datetime | None) -> float |
     return None if end is None else round((end - start).total_seconds(), 3)
 
 
-def _naive(time: datetime.datetime) -> datetime.datetime:
+def naive(time: datetime.datetime) -> datetime.datetime:
+    """Return a time of an event as rows have it, in UTC."""
     return time if time.tzinfo is None else time.astimezone(datetime.UTC).replace(tzinfo=None)

@@ -564,6 +564,12 @@ def test_a_dry_run_says_where_or_why_not(tool: Tool) -> None:
     refused = tool.json(*dry_run, "--count", "5", status=1)
     assert "There is room for 4 of the 5 servers requested" in refused[0]["why"]
     assert refused[1]["why"].startswith("RamFilter took out 2 of 2 hosts: h1 (512 MB requested, 0 MB free)")
+    assert refused[0]["why"].endswith("Least change: ask for 4 instead of 5 servers.")
+    assert "Least change: add 512 MB of memory to h1, or ask for 4 instead of 5 servers." in refused[2]["why"]
+    server = placed(tool, "h1")
+    assert (
+        f"delete server {server} on h1 or move it, or add" in tool.json(*dry_run, "--count", "4", status=1)[-1]["why"]
+    )
     assert "not in availability zone west" in tool.json(*dry_run, "--az", "west", status=1)[0]["why"]
     group = tool("server-group", "create", "g", "--project", "p1", "--policy", "anti-affinity")
     assert tool.json(*dry_run, "--hint", f"group={group}", "--count", "3", status=1)
@@ -577,7 +583,15 @@ def test_a_dry_run_says_where_or_why_not(tool: Tool) -> None:
 def test_a_server_is_explained(tool: Tool) -> None:
     report(tool, "h1")
     there = placed(tool, "h1")
-    assert tool.json("scheduler", "explain", there)[0]["host"] == "h1"
+    (found,) = tool.json("scheduler", "explain", there)
+    assert (found["host"], found["placed_by"]) == ("h1", None)
+    assert found["now"] == "number 1 of 1 hosts that fit"
+    report(tool, "h2")
+    assert tool.json("scheduler", "explain", there)[0]["now"].endswith(" of 2 hosts that fit")
+    tool("aggregate", "create", "full", "--property", "reserved_host_memory_mb=99999")
+    tool("aggregate", "add-host", "full", "h1")
+    found = tool.json("scheduler", "explain", there)[0]
+    assert found["now"].startswith("the host would not be chosen: No valid host was found. Of 1 host, 1 failed Ram")
     nowhere = placed(tool, None, vm_state="error", fault={"message": "No valid host was found.", "details": "because"})
     tool("scheduler", "explain", nowhere)
     assert "because" in tool.text

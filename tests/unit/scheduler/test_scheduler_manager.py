@@ -140,6 +140,17 @@ def test_request_is_refused_only_by_a_scheduler_that_knows_the_latest_generation
     assert manager.select_destinations(CONTEXT, msgspec.structs.replace(spec(1), known=known + 1))
 
 
+def test_refusal_that_the_conductor_accepts_has_advice(manager: SchedulerManager) -> None:
+    manager.keep_fresh()
+    with pytest.raises(exceptions.NoValidHost) as first:
+        manager.select_destinations(CONTEXT, spec(33))
+    assert "Least change" not in first.value.message
+    with pytest.raises(exceptions.NoValidHost) as last:
+        manager.select_destinations(CONTEXT, msgspec.structs.replace(spec(33), known=1))
+    assert last.value.message.endswith(" Least change: ask for 32 instead of 33 servers.")
+    assert last.value.kwargs["details"].endswith("\nLeast change: ask for 32 instead of 33 servers.")
+
+
 def test_request_is_refused_only_by_current_host_states(
     conf: cfg.ConfigOpts, manager: SchedulerManager, conductor: Conductor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,7 +160,7 @@ build_site() {
 }
 
 stage_unit() {
-    run_tests tests/unit tests/model --numprocesses auto
+    run_tests tests/unit tests/model tests/simulation --numprocesses auto
 }
 
 stage_functional() {

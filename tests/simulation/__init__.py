@@ -3,9 +3,9 @@
 - `scheduler`: tasks in virtual time, which run in an order of the seed, and die
 - `primitives`: the standard library's clocks, threads, random numbers, files and SQLite, made of the scheduler
 - `bus`: messages between daemons, which are late, lost, doubled, or cut off
-- `plan`: what users do and what breaks in a run, by its seed
+- `plan`: requests of users and faults of a run, by its seed
 - `cloud`: the daemons of a run
-- `witness`: what a run has shown, and what is wrong with it
+- `witness`: records a run, and finds what is wrong with it
 - `runs`: runs of many seeds, each in a child of one process; and the shrinking of a failing one
 - `undone`: protections that are taken out to see which seeds find it
 """

@@ -17,7 +17,6 @@ from nova_lite.base.futures import ResponseFuture
 from nova_lite.rpc import in_process
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.endpoint import Endpoint
-from nova_lite.rpc.memory import CALL_TIMEOUT
 from nova_lite.rpc.transport import Server, Transport
 from tests.model.unreliable_cloud import CASTS, REPORTS
 from tests.simulation import primitives
@@ -26,7 +25,9 @@ from tests.simulation.scheduler import Process, Scheduler, Task
 #: Messages that come twice: those about servers. What hosts say about themselves has signatures against it.
 _DOUBLED = (*CASTS, *REPORTS)
 #: Most virtual seconds of a usual way, of a slow one, and until a doubled message comes again.
-_WAY, _SLOW, _AGAIN = 0.005, 3.0, 40.0
+_WAY, _SLOW, _AGAIN = 0.005, 12.0, 30.0
+#: Virtual seconds for which a call without a time of its own waits for its reply.
+_REPLY = 25.0
 
 
 class Bus:
@@ -96,7 +97,7 @@ class Bus:
                         self._later(way)
 
     def _receivers(self, message: Message) -> list[tuple[str, str]]:
-        """Return the servers that get a message: of several that could, one that lives."""
+        """Return the servers that get a message: of several, any living one."""
         found = [key for key in self._servers if key[0] == message.topic and message.server in (None, key[1])]
         if message.fanout or len(found) < 2:
             return found
@@ -142,7 +143,7 @@ class SimulatedTransport(Transport):
             sim.wake(task)
 
         bus.send(_Way(message, self._owner, lambda get: sim.after(bus.delay(), lambda: deliver(get))))
-        deadline = sim.now + (message.timeout or CALL_TIMEOUT)
+        deadline = sim.now + (message.timeout or _REPLY)
         while not got and sim.now < deadline:
             sim.wait(deadline)
         is_late = True

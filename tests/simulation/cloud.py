@@ -14,17 +14,21 @@ from typing import Any, TextIO
 from unittest import mock
 
 import msgspec
+import sqlalchemy as sa
 import webob
 from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
 from nova_lite import objects, rpc
 from nova_lite.api.http import deploy, wsgi
+from nova_lite.cmd import compute
 from nova_lite.cmd.compute import ComputeDaemon
 from nova_lite.cmd.conductor import Conductor
 from nova_lite.cmd.scheduler import SchedulerDaemon
 from nova_lite.compute.api import API
+from nova_lite.conductor import manager
 from nova_lite.daemon import service
+from nova_lite.db.core import engine
 from nova_lite.db.core.engine import Database
 from nova_lite.db.image import images
 from nova_lite.db.network import builtin_networks
@@ -39,7 +43,7 @@ from tests.simulation import plan as plans
 from tests.simulation import primitives
 from tests.simulation.bus import Bus
 from tests.simulation.plan import CONDUCTORS, SCHEDULER, Ask, Fault, Plan
-from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.scheduler import Process
 from tests.simulation.witness import DatabaseLock, Witness
 from tests.support.migrated import migrate
 
@@ -50,11 +54,15 @@ API_PROCESS = "api"
 _IMAGE = "b0000000-0000-4000-8000-000000000001"
 _NETWORK = "a0000000-0000-4000-8000-000000000001"
 #: Virtual seconds: of a cloud without faults until all work is done, between two looks at that, and of a whole run.
-_SETTLES, _LOOK, _RUN = 900.0, 5.0, 5000.0
+_SETTLES, _LOOK, _RUN = 300.0, 1.0, 2000.0
+#: Virtual seconds between two looks for work that is seldom there.
+_IDLE = 2.0
 _ACTIONS = {"stop": ("os-stop", None), "start": ("os-start", None), "rebuild": ("rebuild", {"imageRef": _IMAGE})}
 
 _OPTIONS = """[DEFAULT]
 compute_driver = fake
+report_interval = 5
+service_down_time = 20
 state_path = {directory}
 my_ip = 127.0.0.1
 [rpc]
@@ -74,7 +82,8 @@ store_path = {directory}/images
 [conductor]
 single_cpu = false
 max_attempts = {attempts}
-action_deadline = 120
+action_deadline = 40
+lease_seconds = 10
 [quota]
 instances = -1
 cores = -1
@@ -103,11 +112,25 @@ class Template:
         self.directory.mkdir()
         self._fill()
         shutil.copytree(self.directory, self._files, dirs_exist_ok=True)
+        conf = self.confs[API_PROCESS]
+        self.engines: dict[str | None, sa.Engine] = {}
+        self.api = API()
+        self.app = deploy.load_app("osapi_compute", wsgi.ApiServices(conf, Policy(conf), self.api))
+        self._warm_up()
 
     def reset(self) -> None:
         """Begin with the files of the template."""
         shutil.rmtree(self.directory)
         shutil.copytree(self._files, self.directory)
+
+    def _warm_up(self) -> None:
+        """Run once, so that all runs have the modules, statements and decoders that a run needs."""
+        kinds = ("create", "stop", "start", "rebuild", "delete")
+        asks = tuple(Ask(number * 5.0, 0, kind) for number, kind in enumerate(kinds))
+        cloud = Cloud(self, Plan(0, self.hosts, asks, ()))
+        cloud.run()
+        assert not cloud.witness.problems, cloud.witness.problems
+        cloud.close()
 
     def _fill(self) -> None:
         conf = self.confs[CONDUCTORS[0]]
@@ -147,18 +170,18 @@ class Cloud:
         self.bus = Bus(self.sim)
         self.witness = Witness(f"{template.directory}/db.sqlite")
         self.crashes = 0
+        self._template = template
         self._confs = template.confs
         self._directory = template.directory
         self._lock = DatabaseLock(self.witness.committed)
         self._processes: dict[str, Process] = {}
         self._servers: dict[int, str | None] = {}
         self._asking = 0
-        self._app: Any = None
         self.sim.on_death = self.bus.lost_with
 
     def run(self) -> None:
         """Carry the plan out, and judge what has become of it. Raises `Stuck`."""
-        with self.witness.recording(), _sharing(self._lock):
+        with self.witness.recording(), _changed(self._template, self._lock):
             for name in (*CONDUCTORS, *self.plan.names, SCHEDULER):
                 self._start(name)
             api = Process(API_PROCESS)
@@ -169,6 +192,12 @@ class Cloud:
             for host, domain in self._domains():
                 domains.setdefault(domain.uuid, []).append(host)
             self.witness.judge(domains, ATTEMPTS, min(self.crashes, 2))
+
+    def close(self) -> None:
+        """Close all connections to the database, as a child of this process may not have them."""
+        for process in self._processes.values():
+            self.sim.kill(process)
+        self.witness.database.close()
 
     # --- daemons
 
@@ -200,9 +229,7 @@ class Cloud:
         conf = self._confs[API_PROCESS]
         transport = self.bus.connect(conf)
         conductor = rpc.proxy(ConductorRPC, transport)
-        api = API()
-        api.connect(conductor, rpc.proxy(ComputeRPC, transport), load_backend(conf, conductor))
-        self._app = deploy.load_app("osapi_compute", wsgi.ApiServices(conf, Policy(conf), api))
+        self._template.api.connect(conductor, rpc.proxy(ComputeRPC, transport), load_backend(conf, conductor))
         self._wait_until_up()
         began, task = self.sim.now, self.sim.current
         assert task is not None
@@ -264,7 +291,7 @@ class Cloud:
         if body is not None:
             request.content_type = "application/json"
             request.body = json.dumps(body).encode()
-        answer = request.get_response(self._app)
+        answer = request.get_response(self._template.app)
         self.sim.note(f"{method} {path}: {answer.status_code}")
         return answer
 
@@ -336,13 +363,31 @@ class Cloud:
 
 
 @contextlib.contextmanager
-def _sharing(lock: DatabaseLock) -> Iterator[None]:
-    """Let all conductors have one lock for SQLite's only writer, so that none waits for it in SQLite."""
-    make = Database.__init__
+def _changed(template: Template, lock: DatabaseLock) -> Iterator[None]:
+    """Change what costs much, and what blocks, in all daemons of a run.
+
+    All conductors have one lock for SQLite's only writer, so that none waits for it in SQLite. A conductor has the
+    engine of its forerunner, with its compiled statements, and new connections. Idle daemons look for work less often.
+    """
+    make_database, make_engine = Database.__init__, engine.create_engine
 
     def make_sharing(database: Database, *args: Any, **kwargs: Any) -> None:
-        make(database, *args, **kwargs)
+        make_database(database, *args, **kwargs)
         database._writer = lock
 
-    with mock.patch.object(Database, "__init__", make_sharing):
+    def kept_engine(*args: Any, **kwargs: Any) -> Any:
+        owner = primitives.process()
+        name = None if owner is None else owner.name
+        if name not in template.engines:
+            template.engines[name] = make_engine(*args, **kwargs)
+        template.engines[name].dispose(close=False)
+        return template.engines[name]
+
+    with (
+        mock.patch.object(Database, "__init__", make_sharing),
+        mock.patch.object(engine, "create_engine", kept_engine),
+        mock.patch.object(manager, "FENCING_INTERVAL", _IDLE),
+        mock.patch.object(manager, "FILTER_PUBLISH_INTERVAL", _IDLE),
+        mock.patch.multiple(compute, FILTERS_TICK=_IDLE, LOAD_TICK=_IDLE, USAGE_TICK=_IDLE, WATCH_TICK=_IDLE),
+    ):
         yield

@@ -1,4 +1,4 @@
-"""What users do and what breaks in a run. Its seed makes it, and a part of it fails as the whole did."""
+"""Plans of runs: requests of users, and faults. A seed makes a plan, and a failing plan can be shrunk."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 import random
 from typing import NamedTuple
 
-#: Virtual seconds in which users ask and things break.
-SECONDS = 150.0
+#: Virtual seconds in which users begin to create servers.
+SECONDS = 20.0
 CONDUCTORS = ("conductor1", "conductor2")
 SCHEDULER = "scheduler"
 #: Steps of a build of the fake driver that fail, or take long.
@@ -47,9 +47,10 @@ class Plan:
 
     def without(self, item: Ask | Fault) -> Plan:
         """Return the plan without an item. Without its create a server has no other requests."""
-        gone = [ask for ask in self.asks if isinstance(item, Ask) and item.kind == "create" and ask.server == item.server]
-        asks = tuple(ask for ask in self.asks if ask != item and ask not in gone)
-        return dataclasses.replace(self, asks=asks, faults=tuple(fault for fault in self.faults if fault != item))
+        if isinstance(item, Ask):
+            gone = [ask for ask in self.asks if item.kind == "create" and ask.server == item.server]
+            return dataclasses.replace(self, asks=tuple(ask for ask in self.asks if ask not in (item, *gone)))
+        return dataclasses.replace(self, faults=tuple(fault for fault in self.faults if fault != item))
 
     def __str__(self) -> str:
         lines = [f"{ask.at:7.2f} s  server {ask.server}: {ask.kind}" for ask in self.asks]
@@ -63,34 +64,37 @@ def make(seed: int, hosts: int = 3) -> Plan:
     """Return the plan of a seed."""
     choices = random.Random(f"plan {seed}")
     plan = Plan(seed, hosts, (), ())
-    faults = tuple(sorted(_fault(choices, plan.names) for _ in range(choices.choice((0, 1, 2, 3, 4, 6, 9)))))
-    is_calm = not any(fault.where in CONDUCTORS for fault in faults)
-    asks = [ask for server in range(choices.choice((1, 2, 3, 4))) for ask in _asks(choices, server, is_calm)]
-    return dataclasses.replace(plan, asks=tuple(sorted(asks)), faults=faults)
+    servers = range(choices.choice((1, 3, 6)))
+    asks = sorted(ask for server in servers for ask in _asks(choices, server))
+    number = choices.choice((0, 1, 2, 4, 8))
+    faults = tuple(sorted(_fault(choices, plan.names, choices.choice(asks).at) for _ in range(number)))
+    if any(fault.where in CONDUCTORS for fault in faults):
+        # A late stop may follow. The model has no stop of a server that was rebuilt while it was off.
+        asks = [ask for ask in asks if ask.kind != "rebuild"]
+    return dataclasses.replace(plan, asks=tuple(asks), faults=faults)
 
 
-def _asks(choices: random.Random, server: int, is_calm: bool) -> list[Ask]:
-    """Return the requests about a server. The model stops no server that was rebuilt off, so that needs no late one."""
-    at = choices.uniform(0, SECONDS / 3)
+def _asks(choices: random.Random, server: int) -> list[Ask]:
+    at = choices.uniform(0, SECONDS)
     asks = [Ask(at, server, "create")]
-    kinds = ["stop", "start", "stop", "start", "delete", *(["rebuild"] if is_calm else [])]
     for _ in range(choices.randrange(5)):
-        at += choices.choice((choices.uniform(0, 0.2), choices.uniform(0, 3), choices.uniform(0, 40)))
-        asks.append(Ask(at, server, choices.choice(kinds)))
+        at += choices.choice((choices.uniform(0, 0.2), choices.uniform(0, 3), choices.uniform(0, 20)))
+        asks.append(Ask(at, server, choices.choice(("stop", "start", "stop", "start", "delete", "rebuild"))))
     return asks
 
 
-def _fault(choices: random.Random, hosts: list[str]) -> Fault:
-    at, seconds = choices.uniform(0, SECONDS * 0.8), choices.uniform(1, 60)
-    processes = [*hosts, *CONDUCTORS, SCHEDULER]
+def _fault(choices: random.Random, hosts: list[str], near: float) -> Fault:
+    """Return a fault that begins shortly before or after a request."""
     kind = choices.choice(("lose", "double", "slow", "conflict", "cut", "kill", "kill", "break_build", "set_clock"))
+    at = max(0.0, near + choices.uniform(-3, 1))
+    seconds = choices.choice((choices.uniform(0.1, 3), choices.uniform(1, 30), choices.uniform(30, 60)))
     where, amount = "", choices.choice((0.02, 0.1, 0.4))
     if kind in ("cut", "set_clock", "kill"):
-        where = choices.choice(processes)
+        where = choices.choice([*hosts, *CONDUCTORS, SCHEDULER])
     if kind == "kill":
         amount = choices.choice((choices.randrange(1, 40), choices.randrange(40, 800)))
     elif kind == "conflict":
-        amount = choices.choice((0.005, 0.05))
+        amount = choices.choice((0.002, 0.01))
     elif kind == "set_clock":
         amount = choices.choice((-7200.0, -5.0, 5.0, 7200.0))
     elif kind == "break_build":

@@ -19,12 +19,14 @@ from typing import Any, TextIO
 
 from tests.simulation.scheduler import EPOCH, Process, Scheduler, Task
 
+#: Text of the error of a conflict, whose number is MariaDB's of a deadlock.
+CONFLICT = "another transaction was faster"
 _NOW = "now"
 _MAIN = threading.get_ident()
 
 
 class _World:
-    """What the replaced functions use. ``sim``: None before a run."""
+    """State of the replaced functions. ``sim``: None before a run."""
 
     def __init__(self) -> None:
         self.sim: Scheduler | None = None
@@ -108,7 +110,7 @@ class Lock:
         if self._is_locked:
             if not blocking or timeout == 0:
                 return False
-            assert sim is not None and task is not None, "nobody could release the lock"
+            assert sim is not None and task is not None, "no task could release the lock"
             deadline = None if timeout < 0 else sim.now + timeout
             while self._is_locked:
                 if deadline is not None and sim.now >= deadline:
@@ -195,7 +197,7 @@ class Connection(sqlite3.Connection):
     def cursor(self, *args: Any, **kwargs: Any) -> Any:
         point()
         if WORLD.conflicts and WORLD.sim is not None and WORLD.sim.choices.random() < WORLD.conflicts:
-            raise sqlite3.OperationalError(1213, "another transaction was faster")
+            raise sqlite3.OperationalError(1213, CONFLICT)
         return super().cursor(*args, **kwargs)
 
 
@@ -239,12 +241,13 @@ def begin(seed: int, log: TextIO | None = None) -> Scheduler:
 
 def install() -> None:
     """Replace the functions. Only the main module of a process of simulations does it, first of all."""
-    time.monotonic = time.perf_counter = WORLD.clock
-    time.monotonic_ns = lambda: int(WORLD.clock() * 1e9)
-    time.time = _wall
-    time.time_ns = lambda: int(_wall() * 1e9)
-    time.clock_gettime = lambda clock: WORLD.clock()
-    time.sleep = _sleep
+    clocks: Any = time
+    clocks.monotonic = clocks.perf_counter = WORLD.clock
+    clocks.monotonic_ns = lambda: int(WORLD.clock() * 1e9)
+    clocks.time = _wall
+    clocks.time_ns = lambda: int(_wall() * 1e9)
+    clocks.clock_gettime = lambda clock: WORLD.clock()
+    clocks.sleep = _sleep
     names: Any = threading
     names.Lock = names._allocate_lock = Lock
     names.RLock = names._PyRLock
@@ -258,13 +261,15 @@ def install() -> None:
     queues: Any = queue
     queues.time = WORLD.clock
     queues.SimpleQueue = queues._PySimpleQueue
-    os.urandom = _urandom
     numbers: Any = random
     numbers._urandom = _urandom
     numbers.Random = _SeededRandom
     databases: Any = sqlite3
     databases.connect = databases.dbapi2.connect = _connect
-    fcntl.flock = _flock
-    os.fsync = os.fdatasync = lambda descriptor: point()
+    locks: Any = fcntl
+    locks.flock = _flock
+    disks: Any = os
+    disks.urandom = _urandom
+    disks.fsync = disks.fdatasync = lambda descriptor: point()
     for name in ("rename", "replace", "unlink"):
         setattr(os, name, _with_point(getattr(os, name)))

@@ -1,4 +1,4 @@
-"""Tasks in virtual time. One runs at a time; the seed says which.
+"""Tasks in virtual time. One runs at a time, by choice of the seed.
 
 A *point* is a place where a task may give way to others, and where its process may die. The clock stands still while
 tasks are ready, but for `STEP` at each switch. Otherwise it jumps to the next time for which a task waits.
@@ -29,8 +29,8 @@ class Stuck(Exception):
 class Process:
     """A daemon, or a client: tasks that die together.
 
-    ``fuse``: points until it is killed; 0: it lives on. ``wall``: seconds by which its wall clock is wrong. ``at_death``
-    is what the machine does for it then.
+    ``fuse``: points until it is killed; 0: it lives on. ``wall``: seconds by which its wall clock is wrong.
+    ``at_death``: what the machine does for it then.
     """
 
     def __init__(self, name: str) -> None:
@@ -44,7 +44,7 @@ class Process:
 
 
 class Task:
-    """A thread of a process. ``ticket`` changes with each wait, so that a late timer wakes nobody.
+    """A thread of a process. ``ticket`` changes with each wait, so that a late timer wakes no task.
 
     ``at_end``: locks that its end releases. ``held``: locks of the whole simulation that it holds.
     """
@@ -63,13 +63,17 @@ class Task:
 
 
 class Scheduler:
-    """Runs tasks until one calls `finish`. ``log``: gets a line for each switch and note."""
+    """Runs tasks until one calls `finish`. ``log``: gets a line for each switch and note.
+
+    ``stop_at``: number of the line at which the debugger takes over.
+    """
 
     def __init__(self, seed: int, log: TextIO | None = None) -> None:
         self.choices = random.Random(seed)
         self.now = 0.0
         self.current: Task | None = None
         self.switches = 0
+        self.stop_at = 0
         self.on_death: Callable[[Process], None] = lambda process: None
         self._ready: list[Task] = []
         self._timers: list[tuple[float, int, Task | None, Any]] = []
@@ -78,6 +82,7 @@ class Scheduler:
         self._hash = hashlib.blake2b(digest_size=16)
         self._log = log
         self._is_finished = False
+        self._lines = 0
         self._dead: list[Task] = []
 
     # --- for tasks
@@ -137,6 +142,9 @@ class Scheduler:
         """Add a line to the trace."""
         line = f"{self.now:.6f} {text}\n"
         self._hash.update(line.encode())
+        self._lines += 1
+        if self._lines == self.stop_at:
+            breakpoint()  # noqa: T100 - the purpose of the number
         if self._log is not None:
             self._log.write(line)
 

@@ -1,4 +1,4 @@
-"""What a run has shown: values for the model, guests that ran twice, and what is wrong at its end."""
+"""Records a run: values for the model, guests that run twice, unexpected errors, and what is wrong at its end."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Witness(traces.Recorder):
     def _judge_claims(self) -> None:
         for name in _AMOUNTS:
             query = (
-                f"SELECT n.host, n.{name}_used, coalesce(sum(a.{name}), 0) FROM compute_nodes n "  # noqa: S608
+                f"SELECT n.host, n.{name}_used, coalesce(sum(a.{name}), 0) FROM compute_nodes n "
                 "LEFT JOIN allocations a ON a.compute_node_id = n.id GROUP BY n.id"
             )
             for host, used, claimed in self.database.execute(query):
@@ -126,14 +126,15 @@ class Witness(traces.Recorder):
 
 
 class _Errors(logging.Handler):
-    """Collects errors that no code expects: those with a traceback."""
+    """Collects errors that no code expects: those with a traceback. A transaction may lose all its attempts."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(logging.ERROR)
         self._problems = problems
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and record.exc_info[1] is not None:
+        error = record.exc_info[1] if record.exc_info else None
+        if record.exc_info and error is not None and primitives.CONFLICT not in str(error):
             lines = logging.Formatter().formatException(record.exc_info).splitlines()
             self._problems.append("\n".join([f"an error was logged: {record.getMessage()}", *lines[-12:]]))
 

@@ -82,7 +82,7 @@ store_path = {directory}/images
 [conductor]
 single_cpu = false
 max_attempts = {attempts}
-action_deadline = 40
+action_deadline = 25
 lease_seconds = 10
 [quota]
 instances = -1

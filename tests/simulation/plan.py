@@ -93,6 +93,8 @@ def _fault(choices: random.Random, hosts: list[str], near: float) -> Fault:
         where = choices.choice([*hosts, *CONDUCTORS, SCHEDULER])
     if kind == "kill":
         amount = choices.choice((choices.randrange(1, 40), choices.randrange(40, 800)))
+    elif kind == "double":
+        amount *= 2
     elif kind == "conflict":
         amount = choices.choice((0.002, 0.01))
     elif kind == "set_clock":

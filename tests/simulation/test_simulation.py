@@ -18,9 +18,9 @@ TOP = Path(__file__).resolve().parents[2]
 IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 #: Seed to replay. Its plan is shrunk if it fails.
 SEED = os.environ.get("NOVA_LITE_SEED")
-LAST = 10_000 if IS_LONG else 60
-#: Seeds within which each missing protection of `FOUND` is found, in the long command.
-WITHIN = 200
+LAST = 10_000 if IS_LONG else 40
+#: Seeds within which the long command finds each missing protection of `FOUND`.
+WITHIN = 1000
 
 
 def simulate(*arguments: str, hash_seed: str = "0", must_pass: bool = True) -> list[dict[str, Any]]:

@@ -8,7 +8,14 @@ from tests.simulation import runs
 from tests.simulation.cloud import Template
 
 #: A seed that finds a missing protection, by rule. It may be another one after a change of the code.
-FOUND = {"fence before report": 4, "confirmation": 6, "lasting delete": 44, "cleanup": 258, "revocation": 258}
+FOUND = {
+    "fence before report": 4,
+    "confirmation": 6,
+    "action order": 19,
+    "lasting delete": 44,
+    "cleanup": 258,
+    "revocation": 258,
+}
 
 
 def first_seed(made: Template, rule: str, first: int, last: int) -> runs.Result | None:

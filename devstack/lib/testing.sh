@@ -161,7 +161,7 @@ build_site() {
 }
 
 stage_unit() {
-    run_tests tests/unit tests/model --numprocesses auto
+    run_tests tests/unit tests/model tests/simulation --numprocesses auto
 }
 
 # Daemons of a cloud need about a quarter of a core: three clouds leave some of two cores to real guests.

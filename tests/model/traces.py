@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -25,7 +25,7 @@ from tests.model.paths import KINDS, Event, Trace, events, host_number, view
 from tests.model.state import NAMES, OFF, RUNNING
 
 _IS_OPEN = sa.and_(InstanceAction.instance_uuid == Instance.uuid, InstanceAction.finish_time.is_(None))
-_ROWS = (
+ROWS = (
     sa.select(
         Instance.uuid,
         Instance.vm_state,
@@ -77,16 +77,20 @@ class Recorder:
 
     def _read_rows(self, uow: UnitOfWork) -> None:
         begin = time.monotonic()
-        found = {uuid: tuple(values) for uuid, *values in uow.rows(_ROWS)}
-        changed = {uuid: row for uuid, row in found.items() if self._rows.get(uuid) != row}
-
-        def committed() -> None:
-            self._rows |= changed
-            for uuid, row in changed.items():
-                self._add(_Note(uuid, "rows", None, row, begin, time.monotonic()))
-
+        changed = self.changes(uow.rows(ROWS))
         if changed:
-            uow.after_commit(committed)
+            uow.after_commit(lambda: self.note_rows(changed, begin))
+
+    def changes(self, rows: Iterable[Any]) -> dict[str, tuple[Any, ...]]:
+        """Return the rows of `ROWS` that differ from the known ones, by server."""
+        found = {uuid: tuple(values) for uuid, *values in rows}
+        return {uuid: row for uuid, row in found.items() if self._rows.get(uuid) != row}
+
+    def note_rows(self, changed: dict[str, tuple[Any, ...]], begin: float) -> None:
+        """Note rows that were read at ``begin``, and are committed."""
+        self._rows |= changed
+        for uuid, row in changed.items():
+            self._add(_Note(uuid, "rows", None, row, begin, time.monotonic()))
 
     def _add(self, note: _Note) -> None:
         with self._mutex:
@@ -133,15 +137,22 @@ class Recorder:
         """Return the servers that have rows."""
         return list(self._rows)
 
-    def trace(self, server: str, attempts: int) -> Trace:
-        """Return the trace of a server until its first operation that the model does not have."""
+    def actions(self, server: str) -> list[tuple[int, str]]:
+        """Return numbers and kinds of a server's actions, in their order."""
+        return self._db.read(_actions, server)
+
+    def trace(self, server: str, attempts: int, crashes: int = 0) -> Trace:
+        """Return the trace of a server until its first operation that the model does not have.
+
+        ``crashes``: of daemons of hosts, at most.
+        """
         notes = sorted((note for note in self._notes if note.server == server), key=lambda note: note.begin)
         rows = [note for note in notes if note.stream == "rows"]
         strange = [note.begin for note in rows if note.value[5] not in (None, *KINDS)]
         notes = [note for note in notes if note.begin < min(strange, default=float("inf"))]
         rows = [note for note in rows if note in notes]
         hosts = sorted({str(host) for note in rows for host in (note.value[1], note.value[3]) if host is not None})
-        actions = [number for number, kind in self._db.read(_actions, server) if kind in KINDS]
+        actions = [number for number, kind in self.actions(server) if kind in KINDS]
         values: dict[str, list[Event]] = {}
         for note in notes:
             stream, value = note.stream, note.value
@@ -158,4 +169,4 @@ class Recorder:
         count = max(len(hosts), 1)
         start = Trace({}, count).model().initial()
         streams = {name: events(values.get(name, []), initial) for name, initial in view(start).items()}
-        return Trace(streams, count, len(actions), 0, attempts)
+        return Trace(streams, count, len(actions), crashes, attempts)

@@ -41,8 +41,8 @@ _LIMITS = (
 _OPTIONS = f"[DEFAULT]\nservice_down_time = 100000\n[conductor]\nmax_attempts = {ATTEMPTS}\n{_LIMITS}"
 _TIMING = ComputeTiming(report_retry=0.02, fence_wait=0.3, stop_wait=0.1)
 #: Messages that are held back, doubled and repeated. Messages of hosts about themselves always arrive.
-_CASTS = ("build_instances", "build_and_run_instance", "stop_instance", "start_instance", "terminate_instance")
-_REPORTS = ("start_build", "finish_build", "finish_action", "fence_instance")
+CASTS = ("build_instances", "build_and_run_instance", "stop_instance", "start_instance", "terminate_instance")
+REPORTS = ("start_build", "finish_build", "finish_action", "fence_instance")
 
 
 class _Bus(rpc.InProcess):
@@ -63,14 +63,14 @@ class _Bus(rpc.InProcess):
         self.meanwhile: Callable[[], None] = lambda: None
 
     def cast(self, message: Message) -> None:
-        if message.method in _CASTS:
+        if message.method in CASTS:
             self.sent.append(message)
             self.held.append(message)
         else:
             super().cast(message)
 
     def call(self, message: Message) -> Any:
-        is_report = message.method in _REPORTS
+        is_report = message.method in REPORTS
         if is_report:
             self.sent.append(message)
         if message.method.startswith("select_"):

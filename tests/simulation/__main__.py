@@ -1,0 +1,61 @@
+"""Runs clouds from seeds: ``python -m tests.simulation SEED [LAST]`` (docs/contributing/replay.md)."""
+
+from nova_lite.base import concurrency
+from tests.simulation import primitives
+
+primitives.install()
+concurrency.setup()
+
+# isort: split
+import argparse  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+from tests.model.unguarded import GUARDS  # noqa: E402
+from tests.simulation import plan as plans  # noqa: E402
+from tests.simulation import runs, undone  # noqa: E402
+from tests.simulation.cloud import Template  # noqa: E402
+
+
+def main() -> int:
+    """Print a line of JSON for each seed, and what went wrong. Return 1 if anything did."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Run clouds from seeds.")
+    parser.add_argument("first", type=int, help="the seed")
+    parser.add_argument("last", type=int, nargs="?", help="the last of several seeds")
+    parser.add_argument("--hosts", type=int, default=3, help="number of hosts")
+    parser.add_argument("--log", type=Path, help="write each step of the run to this file")
+    parser.add_argument("--stop-at", type=int, default=0, metavar="LINE", help="open the debugger at a line of the log")
+    parser.add_argument("--plan", action="store_true", help="print the plan")
+    parser.add_argument("--shrink", action="store_true", help="look for a small part of a failing plan, and print it")
+    parser.add_argument("--without", choices=[*GUARDS, "each"], help="take a protection out, and look for a failure")
+    args = parser.parse_args()
+    last = args.first if args.last is None else args.last
+    with runs.template(args.hosts) as made:
+        if args.without is None:
+            failed = [seed for seed in range(args.first, last + 1) if _fails(made, seed, args)]
+            return int(bool(failed))
+        for rule in GUARDS if args.without == "each" else [args.without]:
+            result = undone.first_seed(made, rule, args.first, last)
+            print(json.dumps({"without": rule, "result": result and result._asdict()}), flush=True)
+            if result is not None and args.shrink:
+                print(f"{runs.shrink(made, plans.make(result.seed, args.hosts), GUARDS[rule])}\n", flush=True)
+    return 0
+
+
+def _fails(made: Template, seed: int, args: argparse.Namespace) -> bool:
+    plan = plans.make(seed, args.hosts)
+    if args.plan:
+        print(plan, flush=True)
+    result = runs.run(made, plan, args.log, stop_at=args.stop_at)
+    print(json.dumps(result._asdict()), flush=True)
+    if result.problems and args.shrink:
+        print(f"{runs.shrink(made, plan)}\n", flush=True)
+    return bool(result.problems)
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # an exit would wait for threads of the first run, which stand still

@@ -1,0 +1,393 @@
+"""The cloud of a run: two conductors, a scheduler, hosts on the fake driver, and an API that lives on.
+
+The daemons are the real ones. `Template` is what all runs of a process of simulations begin with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+from unittest import mock
+
+import msgspec
+import sqlalchemy as sa
+import webob
+from oslo_config import cfg
+
+from nova_lite import conf as nova_conf
+from nova_lite import objects, rpc
+from nova_lite.api.http import deploy, wsgi
+from nova_lite.cmd import compute
+from nova_lite.cmd.compute import ComputeDaemon
+from nova_lite.cmd.conductor import Conductor
+from nova_lite.cmd.scheduler import SchedulerDaemon
+from nova_lite.compute.api import API
+from nova_lite.conductor import manager
+from nova_lite.daemon import service
+from nova_lite.db.core import engine
+from nova_lite.db.core.engine import Database
+from nova_lite.db.image import images
+from nova_lite.db.network import builtin_networks
+from nova_lite.db.servers import flavors
+from nova_lite.image.driver import load_backend
+from nova_lite.operations.states import PowerState
+from nova_lite.policies.enforcer import Policy
+from nova_lite.rpcapi.compute import ComputeRPC
+from nova_lite.rpcapi.conductor import ConductorRPC
+from nova_lite.virt import fake_hypervisor
+from tests.simulation import plan as plans
+from tests.simulation import primitives
+from tests.simulation.bus import Bus
+from tests.simulation.plan import CONDUCTORS, SCHEDULER, Ask, Fault, Plan
+from tests.simulation.scheduler import Process
+from tests.simulation.witness import DatabaseLock, Witness
+from tests.support.migrated import migrate
+
+TOP = Path(__file__).resolve().parents[2]
+ATTEMPTS = 2
+#: Process of the API and of its clients.
+API_PROCESS = "api"
+_IMAGE = "b0000000-0000-4000-8000-000000000001"
+_NETWORK = "a0000000-0000-4000-8000-000000000001"
+#: Virtual seconds: of a cloud without faults until all work is done, between two looks at that, and of a whole run.
+_SETTLES, _LOOK, _RUN = 300.0, 1.0, 2000.0
+#: Virtual seconds between two looks for work that is seldom there.
+_IDLE = 2.0
+_ACTIONS = {"stop": ("os-stop", None), "start": ("os-start", None), "rebuild": ("rebuild", {"imageRef": _IMAGE})}
+
+_OPTIONS = """[DEFAULT]
+compute_driver = fake
+report_interval = 5
+service_down_time = 20
+state_path = {directory}
+my_ip = 127.0.0.1
+[rpc]
+self_check_interval = 0
+[metrics]
+enabled = false
+[database]
+connection = sqlite:///{directory}/db.sqlite
+[api]
+paste_config = {top}/etc/nova-lite/api-paste.ini
+auth_strategy = noauth2
+[network]
+backend = local
+[image]
+backend = local
+store_path = {directory}/images
+[conductor]
+single_cpu = false
+max_attempts = {attempts}
+action_deadline = 25
+lease_seconds = 10
+[quota]
+instances = -1
+cores = -1
+ram = -1
+[fake]
+vcpus = 64
+memory_mb = 65536
+disk_gb = 1000
+[oslo_concurrency]
+lock_path = {directory}
+"""
+
+
+class Template:
+    """Configurations and files, made once for all runs of a process, in a directory of its own."""
+
+    def __init__(self, directory: Path, hosts: int) -> None:
+        self.directory = directory / "cloud"
+        self._files = directory / "template"
+        self._files.mkdir()
+        self.hosts = hosts
+        file = directory / "nova-lite.conf"
+        file.write_text(_OPTIONS.format(directory=self.directory, top=TOP, attempts=ATTEMPTS))
+        names = [API_PROCESS, SCHEDULER, *CONDUCTORS, *plans.make(0, hosts).names]
+        self.confs = {name: _load(file, name) for name in names}
+        self.directory.mkdir()
+        self._fill()
+        shutil.copytree(self.directory, self._files, dirs_exist_ok=True)
+        conf = self.confs[API_PROCESS]
+        self.engines: dict[str | None, sa.Engine] = {}
+        self.api = API()
+        self.app = deploy.load_app("osapi_compute", wsgi.ApiServices(conf, Policy(conf), self.api))
+        self._warm_up()
+
+    def reset(self) -> None:
+        """Begin with the files of the template."""
+        shutil.rmtree(self.directory)
+        shutil.copytree(self._files, self.directory)
+
+    def _warm_up(self) -> None:
+        """Run once, so that all runs have the modules, statements and decoders that a run needs."""
+        kinds = ("create", "stop", "start", "rebuild", "delete")
+        asks = tuple(Ask(number * 5.0, 0, kind) for number, kind in enumerate(kinds))
+        cloud = Cloud(self, Plan(0, self.hosts, asks, ()))
+        cloud.run()
+        assert not cloud.witness.problems, cloud.witness.problems
+        cloud.close()
+
+    def _fill(self) -> None:
+        conf = self.confs[CONDUCTORS[0]]
+        migrate(conf)
+        database = Database(conf)
+        database.write(flavors.create, objects.Flavor(flavorid="1", name="m1.nano", vcpus=1, memory_mb=64, root_gb=1))
+        network = objects.Network(
+            id=_NETWORK, name="private", cidr="10.1.0.0/24", gateway="10.1.0.1", bridge="nlbr0", start="10.1.0.10",
+            end="10.1.0.200", is_default=True,
+        )  # fmt: skip
+        database.write(builtin_networks.create, network)
+        store = self.directory / "images"
+        store.mkdir()
+        (store / _IMAGE).write_bytes(b"guest")
+        database.write(
+            images.create,
+            objects.Image(id=_IMAGE, name="guest", size=5, disk_format="raw", status="active", visibility="public"),
+        )
+        database.close()
+
+
+def _load(file: Path, host: str) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    nova_conf.register_opts(conf)
+    conf(["--config-file", str(file)], project="nova-lite", default_config_files=[], default_config_dirs=[])
+    conf.set_override("host", host)
+    return conf
+
+
+class Cloud:
+    """A cloud that carries a plan out. ``log``: gets each step of the run."""
+
+    def __init__(self, template: Template, plan: Plan, log: TextIO | None = None) -> None:
+        template.reset()
+        self.plan = plan
+        self.sim = primitives.begin(plan.seed, log)
+        self.bus = Bus(self.sim)
+        self.witness = Witness(f"{template.directory}/db.sqlite")
+        self.crashes = 0
+        self._template = template
+        self._confs = template.confs
+        self._directory = template.directory
+        self._lock = DatabaseLock(self.witness.committed)
+        self._processes: dict[str, Process] = {}
+        self._servers: dict[int, str | None] = {}
+        self._asking = 0
+        self.sim.on_death = self.bus.lost_with
+
+    def run(self) -> None:
+        """Carry the plan out, and judge what has become of it. Raises `Stuck`."""
+        with self.witness.recording(), _changed(self._template, self._lock):
+            for name in (*CONDUCTORS, *self.plan.names, SCHEDULER):
+                self._start(name)
+            api = Process(API_PROCESS)
+            self.sim.spawn(api, self._users, "users")
+            self.sim.run(_RUN)
+        if not self.witness.problems:
+            domains: dict[str, list[str]] = {}
+            for host, domain in self._domains():
+                domains.setdefault(domain.uuid, []).append(host)
+            self.witness.judge(domains, ATTEMPTS, min(self.crashes, 2))
+
+    def close(self) -> None:
+        """Close all connections to the database, as a child of this process may not have them."""
+        for process in self._processes.values():
+            self.sim.kill(process)
+        self.witness.database.close()
+
+    # --- daemons
+
+    def _start(self, name: str) -> None:
+        process = self._processes[name] = Process(name)
+        self.sim.spawn(process, lambda: self._live(name), "main")
+
+    def _live(self, name: str) -> None:
+        daemon = self._make(name)
+        daemon.start()
+        daemon.supervise()
+
+    def _make(self, name: str) -> service.Daemon:
+        conf = self._confs[name]
+        if name == SCHEDULER:
+            return SchedulerDaemon(conf, self.bus.connect)
+        return (Conductor if name in CONDUCTORS else ComputeDaemon)(conf, self.bus.connect)
+
+    def _domains(self) -> Iterator[tuple[str, fake_hypervisor.Domain]]:
+        for path in sorted(self._directory.glob("instances/fake-*/domains/*.json")):
+            domain = msgspec.json.decode(path.read_bytes(), type=fake_hypervisor.Domain)
+            assert domain.power_state in (PowerState.RUNNING, PowerState.SHUTDOWN)
+            yield path.parts[-3].removeprefix("fake-"), domain
+
+    # --- users
+
+    def _users(self) -> None:
+        """Carry out the requests and the faults, let the cloud settle, and delete all servers."""
+        conf = self._confs[API_PROCESS]
+        transport = self.bus.connect(conf)
+        conductor = rpc.proxy(ConductorRPC, transport)
+        self._template.api.connect(conductor, rpc.proxy(ComputeRPC, transport), load_backend(conf, conductor))
+        self._wait_until_up()
+        began, task = self.sim.now, self.sim.current
+        assert task is not None
+        for server in sorted({ask.server for ask in self.plan.asks}):
+            asks = [ask for ask in self.plan.asks if ask.server == server]
+            self._asking += 1
+            self.sim.spawn(task.process, lambda asks=asks: self._ask_all(asks, began), f"user{server}")  # type: ignore[misc]
+        for fault in self.plan.faults:
+            self.sim.after(fault.at, lambda fault=fault: self._break(fault))  # type: ignore[misc]
+        self.sim.sleep(max((fault.at + fault.seconds for fault in self.plan.faults), default=0.0))
+        while self._asking:
+            self.sim.sleep(1.0)
+        self._mend()
+        if self._settle():
+            for server in self.witness.servers():
+                self.request("DELETE", f"/servers/{server}")
+            self._settle()
+        self.sim.finish()
+
+    def _wait_until_up(self) -> None:
+        while True:
+            answer = self.request("GET", "/os-services?binary=nova-compute")
+            if answer.status_code == 200:
+                up = [item for item in answer.json["services"] if item["state"] == "up"]
+                if len(up) == self.plan.hosts:
+                    return
+            self.sim.sleep(0.5)
+
+    def _ask_all(self, asks: list[Ask], began: float) -> None:
+        for ask in asks:
+            self.sim.sleep(began + ask.at - self.sim.now)
+            self._ask(ask)
+        self._asking -= 1
+
+    def _ask(self, ask: Ask) -> None:
+        server = self._servers.get(ask.server)
+        if ask.kind == "create":
+            body = {"name": "one", "imageRef": _IMAGE, "flavorRef": "1", "networks": "auto"}
+            answer = self.request("POST", "/servers", {"server": body})
+            self._servers[ask.server] = answer.json["server"]["id"] if answer.status_code == 202 else None
+        elif server is None:
+            return
+        elif ask.kind == "delete":
+            self.request("DELETE", f"/servers/{server}")
+        elif ask.kind != "rebuild" or self._is_active(server):
+            name, body = _ACTIONS[ask.kind]
+            self.request("POST", f"/servers/{server}/action", {name: body})
+
+    def _is_active(self, server: str) -> bool:
+        answer = self.request("GET", f"/servers/{server}")
+        shown = answer.json.get("server", {}) if answer.status_code == 200 else {}
+        return shown.get("status") == "ACTIVE" and not shown["OS-EXT-STS:task_state"]
+
+    def request(self, method: str, path: str, body: Any = None) -> webob.Response:
+        """Return the API's response to an admin's request below ``/v2.1``."""
+        request = webob.Request.blank("/v2.1" + path, method=method, base_url="http://cloud:8774")
+        request.headers["X-Auth-Token"] = "admin:demo"
+        request.headers["OpenStack-API-Version"] = "compute 2.96"
+        if body is not None:
+            request.content_type = "application/json"
+            request.body = json.dumps(body).encode()
+        answer = request.get_response(self._template.app)
+        self.sim.note(f"{method} {path}: {answer.status_code}")
+        return answer
+
+    def _settle(self) -> bool:
+        """Wait until nothing is open. Otherwise add what is to the problems."""
+        deadline = self.sim.now + _SETTLES
+        while open_work := self.witness.open_work():
+            if self.sim.now > deadline:
+                self.witness.problems += [f"{text} for {_SETTLES:g} s without faults" for text in open_work]
+                return False
+            self.sim.sleep(_LOOK)
+        self.sim.sleep(_LOOK)
+        return True
+
+    # --- faults
+
+    def _break(self, fault: Fault) -> None:
+        self.sim.note(f"fault {fault.kind} {fault.where}")
+        getattr(self, f"_{fault.kind}")(fault)
+
+    def _for_a_while(self, fault: Fault, owner: Any, name: str) -> None:
+        setattr(owner, name, fault.amount)
+        self.sim.after(fault.seconds, lambda: setattr(owner, name, 0.0))
+
+    def _lose(self, fault: Fault) -> None:
+        self._for_a_while(fault, self.bus, "loss")
+
+    def _double(self, fault: Fault) -> None:
+        self._for_a_while(fault, self.bus, "double")
+
+    def _slow(self, fault: Fault) -> None:
+        self._for_a_while(fault, self.bus, "slow")
+
+    def _conflict(self, fault: Fault) -> None:
+        self._for_a_while(fault, primitives.WORLD, "conflicts")
+
+    def _set_clock(self, fault: Fault) -> None:
+        self._for_a_while(fault, self._processes[fault.where], "wall")
+
+    def _cut(self, fault: Fault) -> None:
+        self.bus.cut.add(fault.where)
+        self.sim.after(fault.seconds, self.bus.join)
+
+    def _kill(self, fault: Fault) -> None:
+        """Let a process die some points later, and start it again."""
+        process = self._processes[fault.where]
+        process.at_death.append(lambda: self._restart_later(process, fault.seconds))
+        process.fuse = int(fault.amount)
+
+    def _restart_later(self, process: Process, seconds: float) -> None:
+        self.crashes += process.name in self.plan.names
+        self.sim.after(seconds, lambda: self._start(process.name))
+
+    def _break_build(self, fault: Fault) -> None:
+        """Let the next build of a host fail, take long or hang."""
+        control = plans.build_control(fault.amount)
+        fake_hypervisor.write_control(self._confs[fault.where], fault.where, fail_count=1, **control)
+        self.sim.after(fault.seconds, lambda: self._mend_build(fault.where))
+
+    def _mend_build(self, host: str) -> None:
+        fake_hypervisor.write_control(self._confs[host], host)
+
+    def _mend(self) -> None:
+        """End all faults. A process that has not died by now lives on."""
+        self.bus.mend()
+        primitives.WORLD.conflicts = 0.0
+        for process in self._processes.values():
+            process.fuse = 0
+
+
+@contextlib.contextmanager
+def _changed(template: Template, lock: DatabaseLock) -> Iterator[None]:
+    """Change what costs much, and what blocks, in all daemons of a run.
+
+    All conductors have one lock for SQLite's only writer, so that none waits for it in SQLite. A conductor has the
+    engine of its forerunner, with its compiled statements, and new connections. Idle daemons look for work less often.
+    """
+    make_database, make_engine = Database.__init__, engine.create_engine
+
+    def make_sharing(database: Database, *args: Any, **kwargs: Any) -> None:
+        make_database(database, *args, **kwargs)
+        database._writer = lock
+
+    def kept_engine(*args: Any, **kwargs: Any) -> Any:
+        owner = primitives.process()
+        name = None if owner is None else owner.name
+        if name not in template.engines:
+            template.engines[name] = make_engine(*args, **kwargs)
+        template.engines[name].dispose(close=False)
+        return template.engines[name]
+
+    with (
+        mock.patch.object(Database, "__init__", make_sharing),
+        mock.patch.object(engine, "create_engine", kept_engine),
+        mock.patch.object(manager, "FENCING_INTERVAL", _IDLE),
+        mock.patch.object(manager, "FILTER_PUBLISH_INTERVAL", _IDLE),
+        mock.patch.multiple(compute, FILTERS_TICK=_IDLE, LOAD_TICK=_IDLE, USAGE_TICK=_IDLE, WATCH_TICK=_IDLE),
+    ):
+        yield

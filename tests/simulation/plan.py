@@ -1,0 +1,110 @@
+"""Plans of runs: requests of users, and faults. A seed makes a plan, and a failing plan can be shrunk."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import NamedTuple
+
+#: Virtual seconds in which users begin to create servers.
+SECONDS = 20.0
+CONDUCTORS = ("conductor1", "conductor2")
+SCHEDULER = "scheduler"
+#: Steps of a build of the fake driver that fail, or take long.
+_STEPS = ("spawn_before_domain", "spawn_after_domain")
+
+
+class Ask(NamedTuple):
+    """A request of a user about a server, at a time. ``kind``: create, delete, stop, start or rebuild."""
+
+    at: float
+    server: int
+    kind: str
+
+
+class Fault(NamedTuple):
+    """``kind``: a method of `tests.simulation.cloud.Cloud`. ``where``: its process or host, if it has one."""
+
+    at: float
+    kind: str
+    where: str
+    seconds: float
+    amount: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The plan of a run. ``hosts``: their number."""
+
+    seed: int
+    hosts: int
+    asks: tuple[Ask, ...]
+    faults: tuple[Fault, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return [f"host{number}" for number in range(1, self.hosts + 1)]
+
+    def without(self, item: Ask | Fault) -> Plan:
+        """Return the plan without an item. Without its create a server has no other requests."""
+        if isinstance(item, Ask):
+            gone = [ask for ask in self.asks if item.kind == "create" and ask.server == item.server]
+            return dataclasses.replace(self, asks=tuple(ask for ask in self.asks if ask not in (item, *gone)))
+        return dataclasses.replace(self, faults=tuple(fault for fault in self.faults if fault != item))
+
+    def __str__(self) -> str:
+        lines = [f"{ask.at:7.2f} s  server {ask.server}: {ask.kind}" for ask in self.asks]
+        lines += [
+            f"{one.at:7.2f} s  {one.kind} {one.where} for {one.seconds:.2f} s, {one.amount:.3g}" for one in self.faults
+        ]
+        return "\n".join(sorted(lines))
+
+
+def make(seed: int, hosts: int = 3) -> Plan:
+    """Return the plan of a seed."""
+    choices = random.Random(f"plan {seed}")
+    plan = Plan(seed, hosts, (), ())
+    servers = range(choices.choice((1, 3, 6)))
+    asks = sorted(ask for server in servers for ask in _asks(choices, server))
+    number = choices.choice((0, 1, 2, 4, 8))
+    faults = tuple(sorted(_fault(choices, plan.names, choices.choice(asks).at) for _ in range(number)))
+    if any(fault.where in CONDUCTORS for fault in faults):
+        # A late stop may follow. The model has no stop of a server that was rebuilt while it was off.
+        asks = [ask for ask in asks if ask.kind != "rebuild"]
+    return dataclasses.replace(plan, asks=tuple(asks), faults=faults)
+
+
+def _asks(choices: random.Random, server: int) -> list[Ask]:
+    at = choices.uniform(0, SECONDS)
+    asks = [Ask(at, server, "create")]
+    for _ in range(choices.randrange(5)):
+        at += choices.choice((choices.uniform(0, 0.2), choices.uniform(0, 3), choices.uniform(0, 20)))
+        asks.append(Ask(at, server, choices.choice(("stop", "start", "stop", "start", "delete", "rebuild"))))
+    return asks
+
+
+def _fault(choices: random.Random, hosts: list[str], near: float) -> Fault:
+    """Return a fault that begins shortly before or after a request."""
+    kind = choices.choice(("lose", "double", "slow", "conflict", "cut", "kill", "kill", "break_build", "set_clock"))
+    at = max(0.0, near + choices.uniform(-3, 1))
+    seconds = choices.choice((choices.uniform(0.1, 3), choices.uniform(1, 30), choices.uniform(30, 60)))
+    where, amount = "", choices.choice((0.02, 0.1, 0.4))
+    if kind in ("cut", "set_clock", "kill"):
+        where = choices.choice([*hosts, *CONDUCTORS, SCHEDULER])
+    if kind == "kill":
+        amount = choices.choice((choices.randrange(1, 40), choices.randrange(40, 800)))
+    elif kind == "double":
+        amount *= 2
+    elif kind == "conflict":
+        amount = choices.choice((0.002, 0.01))
+    elif kind == "set_clock":
+        amount = choices.choice((-7200.0, -5.0, 5.0, 7200.0))
+    elif kind == "break_build":
+        where, amount = choices.choice(hosts), choices.randrange(6)
+    return Fault(at, kind, where, seconds, amount)
+
+
+def build_control(amount: float) -> dict[str, object]:
+    """Return how builds of a host behave, by the amount of a fault."""
+    step = _STEPS[int(amount) % 2]
+    return {"fail_at": [step]} if amount < 2 else {"delays": {step: amount * 8}} if amount < 4 else {"hang_at": [step]}

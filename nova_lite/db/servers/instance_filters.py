@@ -76,14 +76,22 @@ def fixed(filters: InstanceFilters) -> list[Column]:
 
 def _fixed(filters: InstanceFilters) -> list[tuple[Column, Any]]:
     """Return at most one filtered column, as no index begins with two of them, and that for deleted instances."""
-    states = filters.vm_states or []
     leading = (
         (Instance.project_id, filters.project_id),
+        (Instance.key_name, filters.key_name),
+        (Instance.user_id, filters.user_id),
+        (Instance.task_state, _only(filters.task_states)),
         (Instance.image_ref, filters.image_ref),
-        (Instance.vm_state, states[0] if len(states) == 1 else None),
+        (Instance.flavorid, filters.flavorid),
+        (Instance.availability_zone, filters.availability_zone),
+        (Instance.vm_state, _only(filters.vm_states)),
     )
     found: list[tuple[Column, Any]] = [(column, value) for column, value in leading if value is not None][:1]
     return found if _of_any_time(filters) else [*found, (Instance.deleted, sa.false())]
+
+
+def _only(values: list[str] | None) -> str | None:
+    return values[0] if values is not None and len(values) == 1 else None
 
 
 def _of_any_time(filters: InstanceFilters) -> bool:

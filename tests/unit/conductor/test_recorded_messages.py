@@ -177,7 +177,7 @@ def test_refused_message_is_recorded(db: Database, messages: VerifiedMessages, c
 
 
 def test_message_without_the_database_is_not_recorded_twice(
-    db: Database, messages: VerifiedMessages, monkeypatch: pytest.MonkeyPatch
+    manager: ConductorManager, messages: VerifiedMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = []
 
@@ -185,7 +185,7 @@ def test_message_without_the_database_is_not_recorded_twice(
         tries.append(arguments)
         raise exc.OperationalError("INSERT", {}, Exception("gone"))
 
-    monkeypatch.setattr(db, "_retrying", fails)
+    monkeypatch.setattr(manager.db, "_retrying", fails)
     with pytest.raises(exceptions.DatabaseUnavailable):
         messages.send("aggregate_create", make.ADMIN, name="a", availability_zone=None)
     assert len(tries) == 1

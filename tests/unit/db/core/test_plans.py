@@ -79,3 +79,23 @@ def test_no_table_is_scanned(db: Database, question: str, analysed: bool) -> Non
     assert any("instances" in step or "migrations" in step for step in steps)
     scans = [step for step in steps if step.startswith("SCAN") and "CONSTANT ROW" not in step]
     assert scans == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "keys", "index"),
+    [
+        (InstanceFilters(flavorid="1"), None, "flavorid_deleted_created_at"),
+        (InstanceFilters(user_id="u1"), None, "user_id_deleted_created_at"),
+        (InstanceFilters(key_name="k"), None, "key_name_deleted_created_at"),
+        (InstanceFilters(availability_zone="az"), None, "availability_zone_deleted_created_at"),
+        (InstanceFilters(task_states=["spawning"]), None, "task_state_deleted_created_at"),
+        (InstanceFilters(), ["display_name"], "deleted_display_name"),
+    ],
+)
+def test_lists_of_all_projects_are_read_in_order_by_an_index(
+    db: Database, filters: InstanceFilters, keys: list[str] | None, index: str
+) -> None:
+    with plans(db) as steps:
+        db.read(instances.list_, make.ADMIN, filters, 10, None, keys)
+    assert any(f"USING INDEX ix_instances_{index}" in step for step in steps), steps
+    assert not any("TEMP B-TREE" in step for step in steps), steps

@@ -6,22 +6,40 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from oslo_config import cfg
 
+from nova_lite import objects, rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import ReceivedMessage
+from nova_lite.conductor.manager import ConductorManager
 from nova_lite.db.core import replay_cache
 from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.image import images
 from tests.support import make
+from tests.support.counted_cloud import Cloud, serve
+from tests.support.verified_messages import VerifiedMessages
 from tests.unit.conductor.test_recorded_messages import (  # noqa: F401
-    cloud,
-    image,
-    messages,
     test_boot_and_delete_need_a_statement_for_each_message_and_no_transaction,
     test_change_whose_commit_was_lost_is_not_made_twice,
     test_message_whose_commit_was_lost_gets_the_reply_of_its_work,
     test_taken_message_of_a_batch_is_refused_alone,
 )
 from tests.unit.conductor.test_replay_cache import test_expired_message_ids_are_deleted  # noqa: F401
+
+
+@pytest.fixture
+def cloud(db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, manager: ConductorManager) -> Cloud:
+    return serve(db, conf, bus, manager)
+
+
+@pytest.fixture
+def image(db: Database, cloud: Cloud) -> objects.Image:
+    return db.write(images.create, make.image())
+
+
+@pytest.fixture
+def messages(manager: ConductorManager) -> VerifiedMessages:
+    return VerifiedMessages(manager.endpoint)
 
 
 def test_a_message_is_taken_once(db: Database) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import re
 from typing import Any, NamedTuple
 
@@ -33,22 +34,37 @@ class DaemonIdentity(NamedTuple):
         return f"{self.role} on {self.host}"
 
 
+@dataclasses.dataclass(eq=False)
+class ReceivedMessage:
+    """A verified message that its handler records in the transaction of its changes (`nova_lite.db.core.replay_cache`).
+
+    ``was_stored``: a transaction has stored it, and may have been rolled back. ``is_recorded``: it was committed.
+    """
+
+    id: str
+    was_stored: bool = False
+    is_recorded: bool = False
+
+
 class RequestContext(context.RequestContext):
     """oslo.context's request context; ``request_id`` is ``req-<uuid>`` and makes a retried call idempotent.
 
-    ``sender``: the daemon whose key has signed the message of this context, or None if that is not known. Messages do
-    not carry this field. ``revision``: the change that is requested is only for this revision of the resource
-    (`nova_lite.db.core.if_match`); None: for any. ``traceparent``: the span that this context is of, if traces are on
-    (`nova_lite.base.tracing`).
+    ``sender``: the daemon whose key has signed the message of this context, or None if that is not known. ``message``:
+    that message, if the handler has to record it. Messages do not carry these two fields. ``revision``: the change that
+    is requested is only for this revision of the resource (`nova_lite.db.core.if_match`); None: for any.
+    ``traceparent``: the span that this context is of, if traces are on (`nova_lite.base.tracing`).
     """
 
     sender: DaemonIdentity | None = None
+    message: ReceivedMessage | None = None
     revision: int | None = None
     traceparent: str | None = None
 
     @classmethod
-    def from_rpc(cls, values: dict[str, Any]) -> RequestContext:
+    def from_rpc(cls, values: dict[str, Any], message: ReceivedMessage | None = None) -> RequestContext:
+        """Return a context of plain values. ``message``: in which they came."""
         context = cls.from_dict(values)
+        context.message = message
         revision = values.get("revision")
         context.revision = revision if isinstance(revision, int) else None
         traceparent = values.get(TRACEPARENT)

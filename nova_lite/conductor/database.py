@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
+from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.notifications.resources import noted
 from nova_lite.db.backups import backup_policies, server_backups
-from nova_lite.db.core import quotas
-from nova_lite.db.core.engine import Database
+from nova_lite.db.core import quotas, replay_cache
+from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.hosts import aggregates, balance, compute_nodes, host_aggregates, hosts, joins, placement, services
 from nova_lite.db.image import host_images, image_members, images, metadefs
 from nova_lite.db.network import (
@@ -291,7 +292,8 @@ def functions(db: Database, conf: cfg.ConfigOpts, without_ports: bool = False) -
     """Return the functions for `rpc.Endpoint`. ``without_ports``: the network service has the ports."""
 
     reads = {name: _served(name, db.read, function, conf) for name, function in READS.items()}
-    every = reads | {name: _served(name, db.write, function, conf) for name, function in WRITES.items()}
+    writes = {name: _served(name, db.write, function, conf) for name, function in WRITES.items()}
+    every = reads | {name: rpc.records_message(function) for name, function in writes.items()}
     if not without_ports:
         return every
     left = {name: function for name, function in every.items() if name not in _BY_NETWORK_SERVICE}
@@ -309,6 +311,19 @@ def _elsewhere(function: Function) -> Function:
     return refuse
 
 
+def _recorded(function: Function, context: RequestContext) -> Function:
+    """Return the function, which first records the message of a change."""
+    if context.message is None:
+        return function
+
+    @functools.wraps(function)
+    def run(uow: UnitOfWork, **arguments: Any) -> Any:
+        replay_cache.record(uow, context, is_recognised=False)
+        return function(uow, **arguments)
+
+    return run
+
+
 def _served(name: str, run: Function, function: Function, conf: cfg.ConfigOpts) -> Function:
     own, signature, types = _shape(function)
     fixed = {"conf": conf} if "conf" in own else {}
@@ -318,7 +333,7 @@ def _served(name: str, run: Function, function: Function, conf: cfg.ConfigOpts) 
         arguments = checked(**arguments)
         if "context" in own:
             arguments["context"] = context
-        return run(noted(name, function, context), **fixed, **arguments)
+        return run(_recorded(noted(name, function, context), context), **fixed, **arguments)
 
     served.__signature__ = signature  # type: ignore[attr-defined]
     served.__annotations__ = types

@@ -42,7 +42,7 @@ from nova_lite.rpc.contract import (
     report,
     service,
 )
-from nova_lite.rpc.endpoint import Endpoint
+from nova_lite.rpc.endpoint import Endpoint, records_message
 from nova_lite.rpc.fallbacks import one_by_one, result
 from nova_lite.rpc.in_process import InProcess
 from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, METADATA, SCHEDULER

@@ -26,6 +26,14 @@ Translate = Callable[[Exception], Exception]
 Once = Callable[[DaemonIdentity, str, str], bool]
 
 
+def records_message(function: Function) -> Function:
+    """Declare that a function records its ``context.message`` in its first transaction
+    (`nova_lite.db.core.replay_cache.record`), and does nothing before that a repeated message must not do again.
+    """
+    function.records_message = True  # type: ignore[attr-defined]
+    return function
+
+
 class Endpoint:
     """The object that oslo.messaging serves: one function for each method of the Protocol.
 
@@ -39,8 +47,9 @@ class Endpoint:
     does not know come from a newer sender. The endpoint ignores them.
     ``classify`` returns the priority of a message; without it no message is refused (`nova_lite.rpc.load_shedding`).
     ``once`` checks each signed message against the shared replay cache, after the process's own cache
-    (`nova_lite.rpc.signing`). Errors meant for the caller are not logged with a traceback; all others are logged here,
-    once. ``translate`` may convert a library's error to one of ours first.
+    (`nova_lite.rpc.signing`). Functions of ``recorders`` check their messages (`records_message`). Errors meant for the
+    caller are not logged with a traceback; all others are logged here, once. ``translate`` may convert a library's
+    error to one of ours first.
     """
 
     def __init__(
@@ -66,6 +75,7 @@ class Endpoint:
         names = [name for name, _ in served]
         for name in methods.keys() - set(names) if not partial else ():
             raise exceptions.ConfigurationError(reason=f"{service.name}: {name} is not served")
+        recorders = set()
         for name, function in served:
             if name not in methods or names.count(name) > 1:
                 problem = "served twice" if name in methods else "no method of it"
@@ -77,6 +87,10 @@ class Endpoint:
             setattr(self, name, dispatch)
             if method is not service.command:
                 setattr(self, method.wire_name, dispatch)
+            if getattr(function, "records_message", False) and not method.replay_safe:
+                recorders |= {name, method.wire_name}
+        #: Names of methods whose functions record their messages.
+        self.recorders = frozenset(recorders)
         #: Names on the wire of reads, which their callers send again while they have no reply.
         self.repeated = frozenset(method.wire_name for method in methods.values() if method.is_read)
         self.access = (

@@ -35,7 +35,7 @@ from oslo_config import cfg
 from oslo_messaging._drivers import common
 
 from nova_lite.base import exceptions
-from nova_lite.base.context import DaemonIdentity
+from nova_lite.base.context import DaemonIdentity, ReceivedMessage
 from nova_lite.base.futures import ResponseFuture, wait_for
 from nova_lite.rpc import keys
 from nova_lite.rpc.client import ECHO, Message, to_plain, to_typed
@@ -52,12 +52,12 @@ ALLOWED_REMOTE_EXMODS = [exceptions.WIRE_MODULE]
 
 OFF, PERMISSIVE, REQUIRED = "off", "permissive", "required"
 
-#: Items of a context: the signature of a message, and (within the process) the verified sender. And the item that marks
-#: a signed reply.
-SIGNATURE, SENDER, SIGNED = "signature", "verified_sender", "nova_lite.signed"
+#: Items of a context: the signature of a message, and (within the process) the verified sender and the message that its
+#: handler records. And the item that marks a signed reply.
+SIGNATURE, SENDER, MESSAGE, SIGNED = "signature", "verified_sender", "verified_message", "nova_lite.signed"
 
 #: Items that oslo.messaging adds to a context.
-_ADDED = frozenset({SIGNATURE, SENDER, "client_timeout", "msg_id", "reply_q", "conf"})
+_ADDED = frozenset({SIGNATURE, SENDER, MESSAGE, "client_timeout", "msg_id", "reply_q", "conf"})
 
 _MESSAGE, _REPLY, _REPLY_TEXT = b"nova_lite message 1\n", b"nova_lite answer 1\n", b"nova_lite answer 2\n"
 
@@ -466,22 +466,44 @@ class SignatureVerifier:
 
     def dispatch(self, incoming: Any) -> Any:
         method = incoming.message.get("method")
+        message: ReceivedMessage | None = None
         try:
             sender = self._signing.sender_of(self._endpoint.topic, self._server, incoming)
             if sender is not None and method == OPEN_SESSION and hasattr(incoming, "open_session"):
                 return self._signed_reply(incoming, method, lambda: incoming.open_session(self._signing.own))
             if sender is not None:
                 self._check(method, sender, incoming.message.get("args", {}))
-                self._check_once(method, sender, incoming)
+                if method in self._endpoint.recorders:
+                    message = ReceivedMessage(str(incoming.ctxt[SIGNATURE]["id"]))
+                else:
+                    self._check_once(method, sender, incoming)
         except _Refused as refused:
             self._refuse(method, refused)
-        incoming.ctxt = {**incoming.ctxt, SENDER: sender}
+        incoming.ctxt = {**incoming.ctxt, SENDER: sender, MESSAGE: message}
         if sender is None:
             response = self._dispatcher.dispatch(incoming)
         else:
-            response = self._signed_reply(incoming, method, lambda: self._dispatcher.dispatch(incoming))
+            response = self._signed_reply(incoming, method, lambda: self._handled(incoming, method, sender, message))
         # RabbitMQ's messages accept a later reply (`nova_lite.rpc.patches`), those of other drivers do not.
         return response if hasattr(incoming, "reply_q") else wait_for(response)
+
+    def _handled(self, incoming: Any, method: str, sender: DaemonIdentity, message: ReceivedMessage | None) -> Any:
+        """Return what the handler returns. A message that it has not recorded has changed nothing, and is recorded now.
+
+        Without the database, neither can be done.
+        """
+        is_away = False
+        try:
+            return self._dispatcher.dispatch(incoming)
+        except messaging.ExpectedException as expected:
+            is_away = isinstance(expected.exc_info[1], exceptions.DatabaseUnavailable)
+            raise
+        finally:
+            if message is not None and not message.is_recorded and not is_away:
+                try:
+                    self._check_once(method, sender, incoming)
+                except _Refused as refused:
+                    self._refuse(method, refused)
 
     def _signed_reply(self, incoming: Any, method: str, get: Callable[[], Any]) -> Any:
         """Return the signed result of ``get``, which may be typed values, or the signed error."""

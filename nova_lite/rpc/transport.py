@@ -27,7 +27,7 @@ from nova_lite.rpc.client import Message
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR
 from nova_lite.rpc.local import LocalClient, LocalServer, Undelivered
-from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS, REQUIRED, SENDER, SignatureVerifier, Signing
+from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS, MESSAGE, REQUIRED, SENDER, SignatureVerifier, Signing
 
 LOG = logging.getLogger(__name__)
 
@@ -68,10 +68,10 @@ class ContextSerializer(messaging.Serializer):  # type: ignore[misc]
 
     def deserialize_context(self, ctxt: dict[str, Any]) -> RequestContext:
         values = dict(ctxt)
-        sender = values.pop(SENDER, None)
+        sender, message = values.pop(SENDER, None), values.pop(MESSAGE, None)
         if sender is not None and sender.role == COMPUTE:
             values = {name: values.get(name) for name in ("request_id", TRACEPARENT)}
-        context = RequestContext.from_rpc(values)
+        context = RequestContext.from_rpc(values, message)
         context.sender = sender
         return context
 

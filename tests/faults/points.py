@@ -223,7 +223,7 @@ ELSEWHERE = (
     # Replication to another site: likewise (tests/unit/conductor/backups/test_replication.py).
     "note_reason",
     "forget_deleted",
-    "messages_taken",  # before a message is looked at: whoever dies there has not heard it
+    "messages_taken",  # a message that has changed nothing, before its handler or after it has refused
 )
 
 # Messages that are no step's own.

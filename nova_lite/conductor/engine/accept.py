@@ -14,7 +14,7 @@ from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.context import ActionContext, check, command_of
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
-from nova_lite.db.core import actions
+from nova_lite.db.core import actions, replay_cache
 from nova_lite.db.core.action_changes import Change
 from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
@@ -99,6 +99,7 @@ class Acceptor:
 
         ``by_replication``: as `nova_lite.conductor.engine.context.check` has it.
         """
+        replay_cache.record(uow, context)
         instance = instances.get_row(uow, context, instance_uuid, deleted=True, lock=True)
         known = actions.open_or_of(uow, instance_uuid, context.request_id, kind)
         earlier = _checked(uow, context, instance, known, kind, payload, by_replication)
@@ -129,6 +130,7 @@ class Acceptor:
 
     def _accept_deletes(self, uow: UnitOfWork, requests: list[DeleteRequest]) -> list[ActionCommand | Exception]:
         """Accept deletes of different instances by the statements of one."""
+        replay_cache.record(uow, *(request.context for request in requests))
         kind = operations.DELETE.kind
         payload: dict[str, Any] = {}
         rows = instances.lock_visible(uow, {request.instance_uuid: request.context for request in requests})

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from nova_lite import operations
+from nova_lite import operations, rpc
 from nova_lite.base import clock, exceptions, metrics
 from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
 from nova_lite.base.context import RequestContext
@@ -20,7 +20,7 @@ from nova_lite.conductor.engine import network_calls
 from nova_lite.conductor.engine.context import ActionContext, begun, requested_networks
 from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.scheduling import Scheduling
-from nova_lite.db.core import actions
+from nova_lite.db.core import actions, replay_cache
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
 from nova_lite.db.hosts import hosts
@@ -149,12 +149,14 @@ class BuildReports:
         actions.extend(uow, self.conf, ctx.action)
         return vifs, ctx.instance.site_role is not None
 
+    @rpc.records_message
     def report_guest_devices(
         self, context: RequestContext, instance_uuid: str, host: str, generation: int, devices: GuestDevices
     ) -> None:
         """Record the places of devices before the guest starts. Raises `InstanceGone` or `StaleReport`."""
 
         def record(uow: UnitOfWork) -> None:
+            replay_cache.record(uow, context)
             ctx = _building(uow, instance_uuid, host, generation)
             ctx.instance.guest_devices = msgspec.to_builtins(devices)
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import logging
+from typing import NamedTuple
 
 import msgspec
 from oslo_config import cfg
 
 from nova_lite.base.batching import OVERLAP_AFTER_WRITE, Batcher, BatchLimits
+from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine.context import ActionContext, action_for_command, if_waiting, lock_action
 from nova_lite.conductor.engine.unavailable_hosts import Transitions
-from nova_lite.db.core import actions
+from nova_lite.db.core import actions, replay_cache
 from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.servers import resource_releases
 from nova_lite.objects import ActionReport, GuestReport
@@ -25,6 +27,13 @@ MAX_BATCH = 64
 LIMITS = BatchLimits(overlap_after=OVERLAP_AFTER_WRITE)
 
 
+class _Received(NamedTuple):
+    """A report, in the context of its message."""
+
+    context: RequestContext
+    report: ActionReport
+
+
 class CommandReports:
     """Records reports. A report about a closed action, an earlier step, or another host's action changes nothing."""
 
@@ -32,52 +41,53 @@ class CommandReports:
         self.db = db
         self.conf = conf
         self.transitions = transitions
-        self._batcher: Batcher[list[ActionReport], list[Exception | None]] = Batcher(self._finish_messages, LIMITS)
+        self._batcher: Batcher[list[_Received], list[Exception | None]] = Batcher(self._finish_messages, LIMITS)
 
-    def finish(self, report: ActionReport) -> None:
+    def finish(self, context: RequestContext, report: ActionReport) -> None:
         """Record how a command has ended. Reports that arrive meanwhile, of any host, share one transaction."""
-        self.finish_all([report])
+        self.finish_all(context, [report])
 
-    def finish_all(self, reports: list[ActionReport]) -> None:
+    def finish_all(self, context: RequestContext, reports: list[ActionReport]) -> None:
         """Record how these commands have ended. Raises the error of a report that cannot be recorded."""
-        failure = next(filter(None, self._batcher.submit(reports)), None)
+        failure = next(filter(None, self._batcher.submit([_Received(context, report) for report in reports])), None)
         if failure is not None:
             raise failure
 
-    def _finish_messages(self, messages: list[list[ActionReport]]) -> list[list[Exception | None]]:
+    def _finish_messages(self, messages: list[list[_Received]]) -> list[list[Exception | None]]:
         """Record the reports of several messages, in transactions of at most `MAX_BATCH` reports."""
-        reports = list(itertools.chain.from_iterable(messages))
+        received = list(itertools.chain.from_iterable(messages))
         # Every conductor locks actions in the same order, so that two transactions do not wait for each other.
-        order = sorted(range(len(reports)), key=lambda number: reports[number].action_id)
+        order = sorted(range(len(received)), key=lambda number: received[number].report.action_id)
         failures: dict[int, Exception | None] = {}
         for start in range(0, len(order), MAX_BATCH):
             batch = order[start : start + MAX_BATCH]
-            failures.update(zip(batch, self._finish_batch([reports[number] for number in batch]), strict=True))
-        numbers = iter(range(len(reports)))
+            failures.update(zip(batch, self._finish_batch([received[number] for number in batch]), strict=True))
+        numbers = iter(range(len(received)))
         return [[failures[number] for number in itertools.islice(numbers, len(message))] for message in messages]
 
-    def _finish_batch(self, reports: list[ActionReport]) -> list[Exception | None]:
-        def finish_action(uow: UnitOfWork, batch: list[ActionReport]) -> list[Exception | None]:
+    def _finish_batch(self, received: list[_Received]) -> list[Exception | None]:
+        def finish_action(uow: UnitOfWork, batch: list[_Received]) -> list[Exception | None]:
+            replay_cache.record(uow, *(item.context for item in batch))
             if len(batch) == 1:
-                self._finish_action(uow, batch[0])
+                self._finish_action(uow, batch[0].report)
                 return [None]
-            locked = actions.lock_of(uow, [report.action_id for report in batch])
+            locked = actions.lock_of(uow, [item.report.action_id for item in batch])
             with resource_releases.together(uow):
-                for report in batch:
+                for _, report in batch:
                     if report.action_id in locked:
                         ctx = ActionContext(uow, *locked[report.action_id])
                         self._record(if_waiting(ctx, report.host, report.sequence, report.request_id), report)
             return [None] * len(batch)
 
-        return self.db.write_each(finish_action, reports)
+        return self.db.write_each(finish_action, received)
 
     def is_current(self, host: str, action_id: int, sequence: int | None, request_id: str | None = None) -> bool:
         """Check whether the action waits for this command of the host. See `action_for_command`."""
         return self.db.write(action_for_command, host, action_id, sequence, request_id) is not None
 
-    def record_task(self, host: str, action_id: int, task_state: str) -> bool:
+    def record_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:
         """Record that the host has reached a task state of its step. Returns False if the action is over."""
-        return self.db.write(self._report_task, host, action_id, task_state)
+        return self.db.write(self._report_task, context, host, action_id, task_state)
 
     def _finish_action(self, uow: UnitOfWork, report: ActionReport) -> None:
         self._record(action_for_command(uow, report.host, report.action_id, report.sequence, report.request_id), report)
@@ -107,7 +117,10 @@ class CommandReports:
         else:
             self.transitions.fail(ctx, report.error, report.details, reported=True)
 
-    def _report_task(self, uow: UnitOfWork, host: str, action_id: int, task_state: str) -> bool:
+    def _report_task(
+        self, uow: UnitOfWork, context: RequestContext, host: str, action_id: int, task_state: str
+    ) -> bool:
+        replay_cache.record(uow, context)
         ctx = lock_action(uow, action_id)
         if ctx is None or ctx.action.host != host or not isinstance(ctx.step, HostStep):
             return False

@@ -122,7 +122,8 @@ class ActionEngine:
         try:
             send_command(self.compute, context, command)
         except exceptions.ServiceTooOld as error:
-            self.reports.finish(ActionReport(host=str(command.host), action_id=command.action_id, error=error.message))
+            report = ActionReport(host=str(command.host), action_id=command.action_id, error=error.message)
+            self.reports.finish(context, report)
         except exceptions.MessagingUnavailable as error:
             LOG.warning("%s of %s could not be sent: %s", command.action, command.instance.uuid, error.message)
 

@@ -127,16 +127,21 @@ _BY_NAME = {"_result_disable_adapt_to_context": True}
 class UnitOfWork:
     """A transaction: its session, the options, the database's time, and the events that it publishes.
 
-    ``subscribed``: the kinds of events that have a subscriber.
+    ``subscribed``: the kinds of events that have a subscriber. ``may_be_done``: an earlier try may have been committed.
     """
 
     def __init__(
-        self, session: orm.Session | sa.Connection, conf: cfg.ConfigOpts, subscribed: Set[type] = frozenset()
+        self,
+        session: orm.Session | sa.Connection,
+        conf: cfg.ConfigOpts,
+        subscribed: Set[type] = frozenset(),
+        may_be_done: bool = False,
     ) -> None:
         """Wrap a session, or a connection that gets a session only on demand."""
         self._session = session if isinstance(session, orm.Session) else None
         self._connection = session if isinstance(session, sa.Connection) else None
         self.conf = conf
+        self.may_be_done = may_be_done
         self._subscribed = subscribed
         self._events: dict[type, list[Any]] = {}
         self._after_commit: list[Callable[[], None]] = []
@@ -306,9 +311,9 @@ class Database:
         SQL.
         """
 
-        def attempt() -> T:
+        def attempt(may_be_done: bool) -> T:
             with self._writer, self.sessions() as session, session.begin():
-                uow = UnitOfWork(session, self.conf, self._subscribed)
+                uow = UnitOfWork(session, self.conf, self._subscribed, may_be_done)
                 result = func(uow, *args, **kwargs)
                 self.announce(uow)
             uow.committed()
@@ -357,7 +362,7 @@ class Database:
         others, each has its own.
         """
 
-        def attempt() -> T:
+        def attempt(_: bool) -> T:
             with self.engine.connect() as connection:
                 uow = UnitOfWork(connection.execution_options(**{time_limit.READ_ONLY: True}), self.conf)
                 with contextlib.closing(uow):
@@ -365,15 +370,17 @@ class Database:
 
         return self._retrying(attempt)
 
-    def _retrying(self, attempt: Callable[[], T], codes: Container[object] = _RETRY_CODES) -> T:
-        tries = 0
+    def _retrying(self, attempt: Callable[[bool], T], codes: Container[object] = _RETRY_CODES) -> T:
+        """Call ``attempt`` until it succeeds. Its argument: an earlier one has lost its connection."""
+        tries, is_lost = 0, False
         while True:
             tries += 1
             try:
-                return attempt()
+                return attempt(is_lost)
             except exc.DBAPIError as error:
                 if tries >= MAX_TRIES or not (code_of(error) in codes or error.connection_invalidated):
                     raise
+                is_lost = is_lost or error.connection_invalidated
                 metrics.TRANSACTION_RETRIES.inc()
                 LOG.info("Transaction is run again (%d of %d): %s", tries, MAX_TRIES, error.orig)
                 time.sleep(random.uniform(0.01, 0.05) * 2**tries)
@@ -381,7 +388,7 @@ class Database:
     def ping(self) -> None:
         """Raise `DatabaseUnavailable` when the database cannot be reached."""
 
-        def attempt() -> None:
+        def attempt(_: bool) -> None:
             with self.engine.connect().execution_options(**{time_limit.READ_ONLY: True}) as connection:
                 connection.execute(sa.select(sa.literal(1)))
 

@@ -5,12 +5,15 @@ twice.
 from __future__ import annotations
 
 import datetime
+import operator
 
 import sqlalchemy as sa
 
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.db.core.engine import UnitOfWork, utcnow
 from nova_lite.db.core.models import SeenMessage
-from nova_lite.db.core.statements import insert_unless_taken
+from nova_lite.db.core.statements import insert_all_unless_taken, insert_unless_taken
 
 #: Number of rows that one call of `expire` removes.
 BATCH = 5000
@@ -24,6 +27,35 @@ def message_taken(uow: UnitOfWork, message_id: str) -> bool:
 def messages_taken(uow: UnitOfWork, message_ids: list[str]) -> list[bool]:
     """Store message ids; return one flag for each, as `message_taken` does."""
     return [message_taken(uow, message_id) for message_id in message_ids]
+
+
+def record(uow: UnitOfWork, *contexts: RequestContext, is_recognised: bool = True) -> None:
+    """Store the messages of these contexts, unless an earlier transaction of their handlers has stored them.
+
+    Raises `MessageRefused` if one of them was taken before. To be called before anything is read or locked: a message
+    that comes twice waits here for the transaction of the first one.
+
+    ``is_recognised``: the handler recognises work that it has done before. If the connection is lost during a COMMIT,
+    this conductor itself may have taken the messages, and the handler has to return the same again.
+    """
+    found = {context.message for context in contexts if context.message is not None}
+    messages = sorted((message for message in found if not message.is_recorded), key=operator.attrgetter("id"))
+    if not messages:
+        return
+    may_be_own = is_recognised and uow.may_be_done and all(message.was_stored for message in messages)
+    rows = [{"id": message.id} for message in messages]
+    if not insert_all_unless_taken(uow, SeenMessage, rows, taken_at=utcnow()) and not may_be_own:
+        raise exceptions.MessageRefused(
+            topic="conductor", server=uow.conf.host, method=messages[0].id, why=exceptions.MessageRefused.REPLAYED
+        )
+    for message in messages:
+        message.was_stored = True
+
+    def note() -> None:
+        for message in messages:
+            message.is_recorded = True
+
+    uow.after_commit(note)
 
 
 def expire(uow: UnitOfWork, before: datetime.datetime) -> int:

@@ -72,13 +72,21 @@ def insert_unless_taken(uow: UnitOfWork, model: type[Base], values: dict[str, An
 
     No savepoint is needed: only PostgreSQL aborts the transaction at an error, and there the statement raises none.
     """
+    return insert_all_unless_taken(uow, model, [{}], **values)
+
+
+def insert_all_unless_taken(uow: UnitOfWork, model: type[Base], rows: list[dict[str, Any]], **shared: Any) -> bool:
+    """Do `insert_unless_taken` for several rows by one statement. ``shared``: values of all rows.
+
+    After False, PostgreSQL and SQLite have inserted those rows whose keys are free.
+    """
     dialect, connection = uow.session.get_bind().dialect.name, uow.session.connection()
     if dialect in ("postgresql", "sqlite"):
         insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-        quiet = insert(model).values(**values).on_conflict_do_nothing()
-        return connection.execute(quiet, execution_options={"preserve_rowcount": True}).rowcount == 1
+        quiet = insert(model).values(**shared).on_conflict_do_nothing()
+        return connection.execute(quiet, rows, execution_options={"preserve_rowcount": True}).rowcount == len(rows)
     try:
-        connection.execute(sa.insert(model).values(**values))
+        connection.execute(sa.insert(model).values(**shared), rows)
     except exc.IntegrityError as error:
         if code_of(error) != DUPLICATE:
             raise

@@ -13,6 +13,7 @@ from sqlalchemy import orm
 
 from nova_lite.base import patterns
 from nova_lite.db.core import paging
+from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceTag, Port
 from nova_lite.objects import InstanceFilters
 
@@ -48,6 +49,9 @@ def _at(column: orm.InstrumentedAttribute[Any], moment: datetime.datetime) -> sa
 
 Column = orm.InstrumentedAttribute[Any]
 
+#: Servers that a name may select to be found by ids.
+_RARE = 1000
+
 #: Filters by field of an instance, with their comparisons.
 _COMPARISONS: tuple[tuple[dict[str, Column], Callable[[Column, Any], sa.ColumnElement[bool]]], ...] = (
     (_EXACT, operator.eq),
@@ -74,16 +78,41 @@ def fixed(filters: InstanceFilters) -> list[Column]:
     return [column for column, _ in _fixed(filters)]
 
 
+def with_rare_name(uow: UnitOfWork, query: sa.Select[Any], filters: InstanceFilters) -> sa.Select[Any]:
+    """Narrow a ``query`` for a name of all existing servers by their ids, if these are few.
+
+    The names are read in an index of them alone. Otherwise a name that few have would read all servers, because the
+    page is read in its order until it is full.
+    """
+    if filters.name is None or filters != InstanceFilters(name=filters.name, with_user_data=filters.with_user_data):
+        return query
+    found = sa.select(Instance.id).where(paging.Equal(Instance.deleted, sa.false()), _has_name(filters.name))
+    ids = list(uow.rows(found.limit(_RARE + 1)).scalars())
+    return query.where(Instance.id.in_(ids)) if len(ids) <= _RARE else query
+
+
+def _has_name(pattern: str) -> sa.ColumnElement[bool]:
+    return Instance.display_name.regexp_match(patterns.checked(pattern))
+
+
 def _fixed(filters: InstanceFilters) -> list[tuple[Column, Any]]:
     """Return at most one filtered column, as no index begins with two of them, and that for deleted instances."""
-    states = filters.vm_states or []
     leading = (
         (Instance.project_id, filters.project_id),
+        (Instance.key_name, filters.key_name),
+        (Instance.user_id, filters.user_id),
+        (Instance.task_state, _only(filters.task_states)),
         (Instance.image_ref, filters.image_ref),
-        (Instance.vm_state, states[0] if len(states) == 1 else None),
+        (Instance.flavorid, filters.flavorid),
+        (Instance.availability_zone, filters.availability_zone),
+        (Instance.vm_state, _only(filters.vm_states)),
     )
     found: list[tuple[Column, Any]] = [(column, value) for column, value in leading if value is not None][:1]
     return found if _of_any_time(filters) else [*found, (Instance.deleted, sa.false())]
+
+
+def _only(values: list[str] | None) -> str | None:
+    return values[0] if values is not None and len(values) == 1 else None
 
 
 def _of_any_time(filters: InstanceFilters) -> bool:
@@ -101,7 +130,7 @@ def _conditions(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
             if value is not None and column.key not in leading:
                 yield compare(column, value)
     if filters.name is not None:
-        yield Instance.display_name.regexp_match(patterns.checked(filters.name))
+        yield _has_name(filters.name)
     yield from _addresses(filters)
     yield from _changes(filters)
     yield from _metadata(filters.metadata or {})

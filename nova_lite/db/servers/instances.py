@@ -416,6 +416,7 @@ def list_(
     start = paging.start(marker, lambda instance_uuid: _find(uow, context, instance_uuid, deleted=True))
     query = instance_filters.apply(_ANY if filters.with_user_data else _ANY_WITHOUT_USER_DATA, filters)
     try:
+        query = instance_filters.with_rare_name(uow, query, filters)
         return _whole(uow, uow.rows(order.page(query, start, limit, instance_filters.fixed(filters))).all())
     except exc.DBAPIError as error:
         if code_of(error) in instance_filters.BAD_PATTERN_CODES:

@@ -6,6 +6,7 @@ The database counts the rows. SQLite counts none, so tests/unit/db/core/test_pla
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -48,6 +49,10 @@ def both(uow: UnitOfWork) -> list[security_groups.FilterQuery]:
     return [security_groups.FilterQuery(host, instances.concerned_with(uow, host)) for host in hosts]
 
 
+def listed(uow: UnitOfWork, **filters: Any) -> object:
+    return instances.list_(uow, make.ADMIN, InstanceFilters(**filters), limit=10)
+
+
 QUESTIONS: dict[str, Callable[[UnitOfWork], object]] = {
     "what concerns a host": lambda uow: instances.concerned_with(uow, HOST),
     "what is settled on a host": lambda uow: instances.settled_on(uow, [HOST]),
@@ -62,6 +67,12 @@ QUESTIONS: dict[str, Callable[[UnitOfWork], object]] = {
     "a page of a project's servers": lambda uow: instances.list_(
         uow, make.context("p7"), InstanceFilters(project_id="p7"), limit=10
     ),
+    "servers of a user": lambda uow: listed(uow, user_id="nobody"),
+    "servers of a flavor": lambda uow: listed(uow, flavorid="none"),
+    "servers with a key": lambda uow: listed(uow, key_name="none"),
+    "servers of a zone": lambda uow: listed(uow, availability_zone="nowhere"),
+    "servers with a task": lambda uow: listed(uow, task_states=["spawning"]),
+    "servers by name": lambda uow: instances.list_(uow, make.ADMIN, InstanceFilters(), 10, None, ["display_name"]),
     "how many servers a project has": lambda uow: quota_counts.of_user(uow, "p7", "u1", ["instances"]),
     "what a sweep has to do": lambda uow: due.due_work(uow, uow.conf),
     "versions of hosts": lambda uow: hosts.page_of_versions(uow),

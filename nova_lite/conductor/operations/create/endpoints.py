@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
+from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.batching import Batcher, send_isolated
 from nova_lite.base.context import RequestContext
 from nova_lite.base.timing import TIMING, ConductorTiming
 from nova_lite.conductor.operations.create.validate import validate
 from nova_lite.conductor.operations.create.write import write
+from nova_lite.db.core import replay_cache
 from nova_lite.db.core.engine import Database, UnitOfWork, is_isolated
 from nova_lite.db.creates import CreateSnapshot, IncomingCreate, incoming_create, load, was_accepted
 from nova_lite.db.servers import clones
@@ -47,6 +49,7 @@ class CreateEndpoints:
             self._accept_messages, timing.create_batches
         )
 
+    @rpc.records_message
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Write ``request.min_count`` to ``max_count`` instances, as many as the quota allows, or refuse all.
 
@@ -63,6 +66,7 @@ class CreateEndpoints:
             raise result
         return result
 
+    @rpc.records_message
     def create_instances_batch(
         self, context: RequestContext, creates: list[BatchedCreate]
     ) -> list[CreateResult | None]:
@@ -72,7 +76,9 @@ class CreateEndpoints:
         """
         if self.network.remote:
             return [None] * len(creates)
-        incoming = [incoming_create(RequestContext.from_rpc(item.context), item.request) for item in creates]
+        incoming = [
+            incoming_create(RequestContext.from_rpc(item.context, context.message), item.request) for item in creates
+        ]
         return [None if isinstance(result, Exception) else result for result in self._batcher.submit(incoming)]
 
     def _resolve_networks(self, create: IncomingCreate) -> ResolvedNetworks | None:
@@ -118,6 +124,7 @@ class CreateEndpoints:
 
     def _create_instances(self, uow: UnitOfWork, creates: list[IncomingCreate]) -> list[CreateResult]:
         """Run the three passes in one transaction. Raises, and writes nothing, if one of the creates is refused."""
+        replay_cache.record(uow, *(create.context for create in creates))
         loaded = load(uow, self.conf, self.network, creates)
         plans = [
             validate(create, snapshot)

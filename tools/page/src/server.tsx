@@ -20,6 +20,7 @@ import type { Image } from "./image.types";
 import type { Change } from "./live";
 import { t } from "./messages";
 import type { FloatingIp } from "./network.types";
+import { save } from "./notices";
 import { addressesOf, hostOf, isBootable, names, serverActions, statusOf, taskOf } from "./servers";
 import { accepts, has, link, may, useData } from "./state";
 import {
@@ -838,13 +839,7 @@ function Consoles({ server }: { server: Instance }): VNode {
       setFailure(error as Error);
     }
   };
-  const download = () => {
-    const anchor = document.createElement("a");
-    anchor.href = URL.createObjectURL(new Blob([data ?? ""], { type: "text/plain" }));
-    anchor.download = `${server.id}.log`;
-    anchor.click();
-    URL.revokeObjectURL(anchor.href);
-  };
+  const download = () => save({ name: `${server.id}.log`, text: data ?? "" });
   const active = server.status === "ACTIVE" || server.status === "RESCUE";
   return (
     <>

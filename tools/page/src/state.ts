@@ -19,9 +19,16 @@ interface Shared {
   rules: Set<string>;
   operations: Record<string, OperationView>;
   consoles: Set<string>; // origins of console proxies that the page may reach
+  address: string | null; // the browser's, as other machines see it
 }
 
-export const shared: Shared = { session: null, rules: new Set(), operations: {}, consoles: new Set() };
+export const shared: Shared = {
+  session: null,
+  rules: new Set(),
+  operations: {},
+  consoles: new Set(),
+  address: null,
+};
 
 /** The API's answer whether its rules allow the caller something. */
 export const may = (...rules: string[]): boolean => rules.every((rule) => shared.rules.has(rule));
@@ -86,6 +93,7 @@ export async function enter(body: TokenReply): Promise<void> {
   shared.rules = new Set(rights.rules);
   shared.operations = rights.operations;
   shared.consoles = new Set(rights.consoles ?? []);
+  shared.address = rights.address;
   forget(`${PREFIX}${session.user.id}.`);
   history.replaceState(
     history.state,

@@ -19,6 +19,7 @@ from typing import Any
 
 import openstack
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from tests.functional.proxy import Proxy
 from tests.support.api_client import ROOT
@@ -28,11 +29,16 @@ from tests.support.page import Page
 from tests.support.waiting import wait_for
 
 PASSWORD = "correct horse"
-#: A user of each further role.
+#: A user of each further role, a user whose project is empty, and floating addresses.
 SEED = """
+projects:
+- {name: fresh}
 users:
 - {name: reader, project: demo, roles: [reader]}
 - {name: manager, project: demo, roles: [manager]}
+- {name: fresh, project: fresh}
+floating_pools:
+- {name: public, cidr: 203.0.113.0/24}
 """
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBZkgYMJVdyBZKqH1IWNkEZkg7RvqrXtlgP9BzhZLdCt me@example.org"
 #: A name that is a script where a page makes HTML of names.
@@ -100,6 +106,124 @@ def test_user_creates_a_server_and_stops_it(page: Page) -> None:
     page.sees("The guest is off.")
     page.browser.run("history.back(); true")
     page.browser.wait("location.hash === '#/servers/new'")
+    assert page.complaints() == []
+
+
+class Hand:
+    """A user's hand on the page, which counts what it does."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.clicks = 0
+        self.fields = 0
+
+    def press(self, text: str) -> None:
+        self.page.press(text)
+        self.clicks += 1
+
+    def tick(self, label: str) -> None:
+        self.page.browser.wait(f"!!control({json.dumps(label)})")
+        self.page.browser.run(f"control({json.dumps(label)}).click(); true")
+        self.clicks += 1
+
+    def write(self, label: str, value: str) -> None:
+        self.page.write(label, value)
+        self.fields += 1
+
+    def done(self, task: str) -> None:
+        """Compare what was done with the table of tasks in the documentation."""
+        table = (ROOT / "docs/howto/web-page.md").read_text()
+        (row,) = [line.split(" | ") for line in table.splitlines() if line.startswith(f"| {task} |")]
+        assert row[-1].removesuffix(" |") == f"{self.clicks} and {self.fields}", task
+
+
+#: Keeps what the page offers as files, and what it sends.
+_OVERHEARD = """{
+  window.saved = [];
+  window.sent = [];
+  const [offer, send] = [URL.createObjectURL, window.fetch];
+  URL.createObjectURL = (blob) => {
+    blob.text().then((text) => saved.push(text));
+    return offer.call(URL, blob);
+  };
+  window.fetch = (url, init) => {
+    sent.push(`${url} ${init.body ?? ''} ${JSON.stringify(init.headers)}`);
+    return send(url, init);
+  };
+}; true"""
+
+
+def test_first_server_gets_a_new_key_and_ssh_in_one_form(cloud: dict[str, Any], page: Page) -> None:
+    """The private key is a file of the user's, and is in no request."""
+    page.user = ""
+    page.log_in("fresh", PASSWORD)
+    page.go("servers")
+    page.browser.run(_OVERHEARD)
+    hand = Hand(page)
+    hand.press("Create a server")
+    hand.write("Name", "first")
+    hand.press("Linux with SSH")
+    page.sees("openstack keypair create --private-key fresh.key fresh")
+    page.sees("--key-name fresh --security-group default --security-group ssh first")
+    hand.press("Create the server")
+    hand.done("First server, with a new key and SSH")
+    page.sees("The guest runs.")
+    page.sees("The new private key is in no other place than this tab and the file.")
+    page.press("Save fresh.key")
+    page.browser.wait("saved.length === 2")
+    first, second = page.browser.run("saved")
+    assert first == second
+    key = serialization.load_ssh_private_key(first.encode(), None)
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+    requests = "".join(page.browser.run("sent"))
+    assert public in requests
+    for line in first.splitlines()[1:-1]:
+        assert line not in requests
+    with client(cloud, "nova-lite-dev") as sdk:
+        (server,) = sdk.compute.servers(all_projects=True, name="^first$")
+        assert server.key_name == "fresh"
+        assert [group["name"] for group in server.security_groups] == ["default", "ssh"]
+        (group,) = sdk.network.security_groups(project_id=server.project_id, name="ssh")
+        rules = [rule for rule in group.security_group_rules if rule["direction"] == "ingress"]
+        assert {(rule["port_range_min"], rule["protocol"], rule["ethertype"]) for rule in rules} == {
+            (22, "tcp", "IPv4"),
+            (22, "tcp", "IPv6"),
+        }
+    page.press("Close the notice")
+    assert "PRIVATE KEY" not in page.browser.run(STORED)
+    assert page.complaints() == []
+
+
+def test_web_server_of_a_preset_gets_a_floating_address_and_finds_the_groups(cloud: dict[str, Any], page: Page) -> None:
+    page.log_in("fresh", PASSWORD)
+    page.go("servers")
+    hand = Hand(page)
+    hand.press("Create a server")
+    hand.write("Name", "shop")
+    hand.press("Web server")
+    hand.tick("Floating address, which the outside reaches")
+    page.sees("openstack floating ip create public")
+    page.browser.wait("control('User data').value.includes('- nginx')")
+    page.write("User data", "#cloud-config\npakages:\n- nginx")
+    page.press("Line 2")
+    page.sees("cloud-init has no key pakages; did you mean packages?")
+    area = "document.activeElement"
+    assert page.browser.run(f"{area}.value?.slice({area}.selectionStart, {area}.selectionEnd)") == "pakages:"
+    page.write("User data", "#cloud-config\npackages:\n- nginx")
+    page.browser.wait("!pressable('Line 2')")
+    hand.press("Create the server")
+    hand.done("Web server with a floating address")
+    page.sees("The guest runs.")
+    with client(cloud, "nova-lite-dev") as sdk:
+        (server,) = sdk.compute.servers(all_projects=True, name="^shop$")
+
+        def is_associated() -> bool:
+            (port,) = sdk.network.ports(device_id=server.id)
+            return any(item.port_id == port.id for item in sdk.network.ips(project_id=server.project_id))
+
+        wait_for("the floating address", is_associated, 60)
+        assert [group["name"] for group in server.security_groups] == ["default", "ssh", "web"]
+        assert len(list(sdk.network.security_groups(project_id=server.project_id, name="ssh"))) == 1
     assert page.complaints() == []
 
 
@@ -538,6 +662,62 @@ def test_keyboard_alone_stops_a_server(cloud: dict[str, Any], page: Page) -> Non
         page.sees("The guest is off.")
         assert page.complaints() == []  # The page asks for a deleted server, too.
         sdk.compute.delete_server(made)
+
+
+def find(page: Page, text: str) -> None:
+    """Open the finder, and write into it, as a user without a mouse does."""
+    page.browser.press("/", "/")
+    page.browser.wait("document.activeElement.matches('dialog [role=combobox]')")
+    for char in text:
+        page.browser.press(char, char)
+
+
+#: Expression: what the finder would do now.
+_CHOSEN = "document.querySelector('#hits [aria-selected=true]')?.innerText ?? ''"
+
+
+def test_keyboard_alone_stops_a_server_that_is_named_and_finds_it_again(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        made = sdk.compute.create_server(name="palette-1", image_id=image.id, flavor_id=flavor.id, networks="none")
+        sdk.compute.wait_for_server(made)
+        page.log_in("demo", PASSWORD)
+        page.go(f"servers/{made.id}")
+        page.sees("The guest runs.")
+        page.go("quotas")
+        find(page, "stop palette-1")
+        page.browser.wait(f"{_CHOSEN}.startsWith('Stop palette-1')")
+        page.browser.press("Enter", "\r")
+        page.sees(f"openstack server stop {made.id}")
+        page.browser.press("Enter", "\r")
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        wait_for("the stop", lambda: sdk.compute.get_server(made.id).status == "SHUTOFF", 30)
+        find(page, "")
+        page.browser.wait(f"{_CHOSEN}.startsWith('palette-1')")
+        page.browser.press("Enter", "\r")
+        page.browser.wait(f"location.hash === '#/servers/{made.id}'")
+        page.sees("The guest is off.")
+        page.open("servers")
+        sdk.compute.delete_server(made)
+    assert page.complaints() == []
+
+
+def test_keyboard_alone_begins_a_network_and_switches_the_project(cloud: dict[str, Any], page: Page) -> None:
+    page.log_in("admin", PASSWORD)
+    find(page, "create a network")
+    page.browser.wait(f"{_CHOSEN}.startsWith('Create a network')")
+    page.browser.press("Enter", "\r")
+    page.browser.wait("document.activeElement === control('Name')")
+    page.browser.press("Escape")
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    find(page, "switch to project demo")
+    page.browser.wait(f"{_CHOSEN}.startsWith('Switch to project demo')")
+    page.browser.press("Enter", "\r")
+    page.browser.wait(f"location.search.includes('{project_id(cloud, 'demo')}')")
+    page.settle()
+    shows_project(page, "demo")
+    page.user = ""
+    page.complaints()
 
 
 def focused(page: Page, text: str) -> None:

@@ -117,6 +117,21 @@ def test_views_are_accessible(page: Page, width: int, dark: bool) -> None:
     assert wrong == {}
 
 
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True)])
+def test_form_of_a_new_server_with_mistakes_is_accessible(page: Page, width: int, dark: bool) -> None:
+    page.log_in("admin", PASSWORD)
+    page.browser.resize(width, 900, dark)
+    page.go("servers/new")
+    page.press("Web server")
+    page.write("User data", "#cloud-config\npakages:\n- nginx")
+    page.sees("cloud-init has no key pakages")
+    if directory := os.environ.get("NOVA_LITE_SCREENSHOTS"):
+        page.browser.screenshot(Path(directory) / f"create-filled-{width}{'-dark' if dark else ''}.png")
+    found = violations(page)
+    page.press("Start again")
+    assert found == []
+
+
 def declare_down(page: Page, host: str, is_down: bool) -> None:
     """Declare a host down, or take the declaration back, as the user of the page."""
     own = {"OpenStack-API-Version": "compute 2.53", "Content-Type": "application/json"}

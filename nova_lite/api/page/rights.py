@@ -28,8 +28,8 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> deploy.App:
 class RightsApp:
     """WSGI application. ``rules``: the names of the rules that allow the caller what belongs to its project.
 
-    ``consoles``: origins of the console proxies to which the page may connect. ``address``: the one that the caller has
-    for other machines, or None.
+    ``consoles``: origins of the console proxies to which the page may connect. ``address``: the caller's, as other
+    machines see it, or None.
     """
 
     def __init__(self, services: wsgi.ApiServices) -> None:

@@ -19,7 +19,7 @@ export interface Draft {
   image: string; // or volume:ID, or snapshot:ID
   flavor: string;
   network: string;
-  key: string;
+  key: string | null; // null: nobody has chosen; "": none
   groups: string[];
   lets: string[]; // names of openings
   outside: string; // the external network of its floating address
@@ -35,7 +35,7 @@ export const EMPTY: Draft = {
   image: "",
   flavor: "",
   network: "auto",
-  key: "",
+  key: null,
   groups: [],
   lets: [],
   outside: "",
@@ -156,7 +156,7 @@ export function corrected(draft: Draft, data: Choices): Draft {
   const enough = data.flavors.find((flavor) => flavor.disk >= least && flavor.ram >= 512) ?? data.flavors[0];
   const flavor = named(data.flavors, draft.flavor) ?? enough?.id ?? "";
   const isKey = data.keys.some((item) => item.name === draft.key) || (draft.key === NEW && data.makes);
-  const key = isKey ? draft.key : (data.keys[0]?.name ?? "");
+  const key = isKey || draft.key === "" ? draft.key : (data.keys[0]?.name ?? null);
   const outside = known(data.outside, draft.outside) ? draft.outside : "";
   const network = draft.network === "none" ? "none" : (named(data.networks, draft.network) ?? "auto");
   const group = known(data.together, draft.group) ? draft.group : "";
@@ -447,7 +447,7 @@ export function Create(): VNode {
           )}
           <Pick
             label={t("Key")}
-            value={draft.key}
+            value={draft.key ?? ""}
             change={(key) => change({ key })}
             options={[
               ["", t("None: nobody can log in with SSH")],

@@ -347,4 +347,6 @@ test("a draft keeps what was entered, and gets what it lacks", () => {
     outside: "o",
   });
   expect(corrected({ ...entered, key: NEW, outside: "gone" }, data)).toMatchObject({ key: "k", outside: "" });
+  expect(corrected({ ...entered, key: "" }, data).key).toBe("");
+  expect(corrected(entered, { ...data, keys: [] }).key).toBe(null);
 });

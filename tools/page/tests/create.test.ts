@@ -47,11 +47,12 @@ test.each([
   expect(groupOf(ssh!, [group("g", ...rules)])?.id).toBe(isIt ? "id-g" : undefined);
 });
 
-test("everywhere is no range in one API, and the whole range in another", () => {
-  const rules = web!.rules.map((item) =>
-    rule({ ...item, port_range_max: item.port_range_min, remote_ip_prefix: null }),
-  );
-  expect(groupOf(web!, [group("g", ...rules)])?.id).toBe("id-g");
+test("everywhere is no range in one API, the whole range in another, and no group of servers", () => {
+  const of = (remote_group_id: string | null) =>
+    web!.rules.map((item) =>
+      rule({ ...item, port_range_max: item.port_range_min, remote_ip_prefix: null, remote_group_id }),
+    );
+  expect(groupOf(web!, [group("own", ...of("id-own")), group("g", ...of(null))])?.id).toBe("id-g");
 });
 
 /** Answer requests by their method and the last part of their path, and note them. */

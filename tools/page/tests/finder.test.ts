@@ -89,7 +89,7 @@ test("lately has the things that were opened last, each once, and none that is g
   for (const id of ["gone", "a", "b", "a", "new"]) visited(["servers", id]);
   visited(["servers"]);
   visited(["api", "post_servers"]);
-  expect(lately([thing("a"), thing("b"), thing("c")]).map((hit) => hit.label)).toEqual(["a", "b"]);
+  expect(lately([thing("a"), thing("b"), thing("c"), thing("new")]).map((hit) => hit.label)).toEqual(["a", "b"]);
   for (const id of ["1", "2", "3", "4", "5", "6"]) visited(["servers", id]);
   expect(lately([thing("a"), thing("b")])).toEqual([]);
 });

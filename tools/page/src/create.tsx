@@ -8,7 +8,7 @@ import { t } from "./messages";
 import type { NetworkReply, Port, SecurityGroup } from "./network.types";
 import { freeName, makeKey, makesKeys } from "./newkey";
 import { notify, save } from "./notices";
-import { groupCommands, groupFor, groupOf, nameFor, type Opening, openings } from "./openings";
+import { groupCommands, groupFor, groupOf, nameFor, type Opening, openings, ownGroups } from "./openings";
 import { bootable } from "./servers";
 import { has, keep, kept, link, may, shared, useData } from "./state";
 import { type Action, Command, command, Failure, Head, Share, size, Waiting } from "./ui";
@@ -267,7 +267,7 @@ export function Create(): VNode {
           list("compute", "/flavors/detail?sort_key=memory_mb", "flavors"),
           has("network") ? list("network", "/networks", "networks") : [],
           list("compute", "/os-keypairs", "keypairs"),
-          has("network") ? list("network", "/security-groups", "security_groups") : [],
+          has("network") ? ownGroups() : [],
           list("compute", "/os-availability-zone", "availabilityZoneInfo"),
           call("compute", "GET", "/limits").then((found) => found.limits.absolute),
           may("os_compute_api:os-server-groups:index") ? list("compute", "/os-server-groups", "server_groups") : [],

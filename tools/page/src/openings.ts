@@ -3,6 +3,7 @@ import { call, list } from "./api";
 import { t } from "./messages";
 import type { SecurityGroup, SecurityRule } from "./network.types";
 import { freeName } from "./newkey";
+import { shared } from "./state";
 import { command } from "./ui";
 
 type Wanted = Pick<SecurityRule, "ethertype" | "port_range_min" | "remote_ip_prefix">;
@@ -67,9 +68,13 @@ export const nameFor = (opening: Opening, groups: SecurityGroup[]): string =>
     groups.map((group) => group.name),
   );
 
+/** The groups of the project. An administrator's list would have those of all projects. */
+export const ownGroups = (): Promise<SecurityGroup[]> =>
+  list("network", `/security-groups?project_id=${shared.session!.project!.id}`, "security_groups");
+
 /** The id of the opening's group, which is made if there is none. */
 export async function groupFor(opening: Opening): Promise<string> {
-  const groups = await list("network", "/security-groups", "security_groups");
+  const groups = await ownGroups();
   const found = groupOf(opening, groups);
   if (found) return found.id;
   const { security_group } = await call("network", "POST", "/security-groups", {

@@ -19,7 +19,9 @@ const group = (name: string, ...rules: SecurityRule[]): SecurityGroup => ({
 const [ssh, web] = openings(ME);
 
 beforeEach(() => {
-  shared.session = { user: { id: "u", name: "alice" }, services: new Set(["network"]) } as typeof shared.session;
+  shared.session = {
+    ...{ user: { id: "u", name: "alice" }, project: { id: "p", name: "p" }, services: new Set(["network"]) },
+  } as typeof shared.session;
   shared.rules = new Set(["create_security_group", "create_security_group_rule"]);
   shared.address = ME;
 });
@@ -59,7 +61,7 @@ test("everywhere is no range in one API, the whole range in another, and no grou
 function answering(answers: Record<string, () => object>): string[] {
   const asked: string[] = [];
   vi.stubGlobal("fetch", async (url: string, init: RequestInit) => {
-    const name = `${init.method} ${url.split("?")[0]!.split("/").at(-1)}`;
+    const name = `${init.method} ${url.split("/").at(-1)}`;
     asked.push(name);
     const body = answers[name]?.();
     return new Response(JSON.stringify(body ?? { message: "No." }), { status: body ? 200 : 409 });
@@ -68,11 +70,11 @@ function answering(answers: Record<string, () => object>): string[] {
 }
 
 test("the group of an opening is found, or made with all of its rules", async () => {
-  let asked = answering({ "GET security-groups": () => ({ security_groups: [group("g", rule())] }) });
+  let asked = answering({ "GET security-groups?project_id=p": () => ({ security_groups: [group("g", rule())] }) });
   expect(await groupFor(ssh!)).toBe("id-g");
   expect(asked).toHaveLength(1);
   const made = {
-    "GET security-groups": () => ({ security_groups: [] }),
+    "GET security-groups?project_id=p": () => ({ security_groups: [] }),
     "POST security-groups": () => ({ security_group: group("new") }),
   };
   asked = answering({ ...made, "POST security-group-rules": () => ({}) });
@@ -82,7 +84,7 @@ test("the group of an opening is found, or made with all of its rules", async ()
 
 test("a group that gets not all of its rules is deleted again", async () => {
   const asked = answering({
-    "GET security-groups": () => ({ security_groups: [] }),
+    "GET security-groups?project_id=p": () => ({ security_groups: [] }),
     "POST security-groups": () => ({ security_group: group("new") }),
     "DELETE id-new": () => ({}),
   });
@@ -97,7 +99,7 @@ test("a group gets a name that is free", () => {
 test("the port of a new server is awaited, unless the server fails", async () => {
   const ports = [[], [{ id: "p", fixed_ips: [] }], [{ id: "p", fixed_ips: [{ ip_address: "10.0.0.5" }] }]];
   const server = { status: "BUILD" };
-  const answers = { "GET ports": () => ({ ports: ports.shift() ?? [] }), "GET s": () => ({ server }) };
+  const answers = { "GET ports?device_id=s": () => ({ ports: ports.shift() ?? [] }), "GET s": () => ({ server }) };
   answering(answers);
   expect((await portOf("s", 0)).id).toBe("p");
   await expect(portOf("s", 0)).rejects.toThrow("The server has got no port.");

@@ -6,11 +6,13 @@ import datetime
 import functools
 import hashlib
 import uuid
+from typing import Any
 
 import msgspec
 
 from nova_lite.base.ids import derived_id
 from nova_lite.objects.floating_ip import HostForwarding
+from nova_lite.objects.instance import VIF
 from nova_lite.objects.network import Network
 from nova_lite.objects.router import HostRouter
 
@@ -183,6 +185,16 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     read_at: datetime.datetime | None = None
     names: dict[str, NetworkMembers] | None = None
     forwardings: list[HostForwarding] = msgspec.field(default_factory=list)
+
+    def current(self, vif: VIF) -> VIF:
+        """Return an interface with its settings in these filters. An older conductor knows none."""
+        settings: dict[str, Any] = {"network": (self.networks or {}).get(vif.network.id, vif.network)}
+        if self.pairs is not None:
+            settings["address_pairs"] = self.pairs.get(vif.id)
+        if self.unfiltered is not None:
+            settings["unguarded"] = vif.id in self.unfiltered
+            settings["port_security_enabled"] = not settings["unguarded"]
+        return msgspec.structs.replace(vif, **settings)
 
     def of_firewall(self, routers: list[HostRouter] | None) -> PortFilters:
         """Return what the rules of security groups and floating addresses follow from, with other ``routers``."""

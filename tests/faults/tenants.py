@@ -55,7 +55,7 @@ STEADY, AFTERWARDS = 10.0, 45.0
 #: Seconds after which each way has to answer again.
 BACK = 240.0
 
-#: Program of a guest: it answers with its name, and asks others, if its host stays.
+#: Program of a guest: it answers with its name, and asks others, if it is the guest that stays.
 SERVE = """#!/bin/sh
 mkdir -p /run/www
 echo {name} >/run/www/index.html
@@ -269,7 +269,7 @@ def make_outside(running: cloud.Cloud) -> str:
 
 
 class Scene:
-    """Two projects on a cloud, and their clients. The first host has the first guests, the second one the others."""
+    """Cloud of both projects, and its clients. The first host has the first guests, the second one the others."""
 
     def __init__(self, real: RealCloud, fabric: Fabric, port: int, stack: contextlib.ExitStack) -> None:
         running = real.cloud

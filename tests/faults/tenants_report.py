@@ -31,7 +31,7 @@ class Answer:
 
 @dataclasses.dataclass
 class Row:
-    """Figures of a way. ``gap``: longest time without a good answer; ``back``: seconds until the end of the last
+    """Connections on a way. ``gap``: longest time without a good answer; ``back``: seconds until the end of the last
     failure; ``foreign``: answers of the other project. Without a good answer at the end, ``back`` is None.
     """
 

@@ -73,9 +73,7 @@ class Containers(SecretResource):
             type=body.type,
             parts=body.secret_refs,
         )
-        self.change(req, "secret_create", kind=self.kind, secret=made)
-        url = self.url(req, made.id)
-        return Response({"container_ref": url}, 201, {"Location": url})
+        return self.created(req, made)
 
     @route("GET", "/containers/{id}", policies.CONTAINER_GET)
     def show(self, req: ServiceRequest, id: str) -> Response:

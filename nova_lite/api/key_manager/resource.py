@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from nova_lite.api.http.rest import ServiceRequest, ServiceResource
+from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import fields
 from nova_lite.base import exceptions
 from nova_lite.load_balancer.objects import WING, Secret
@@ -43,6 +44,12 @@ class SecretResource(ServiceResource):
 
     def found(self, req: ServiceRequest, id: str) -> Secret:
         return msgspec.convert(self.read(req, "secret_get", kind=self.kind, id=id), Secret)
+
+    def created(self, req: ServiceRequest, secret: Secret, **arguments: Any) -> Response:
+        """Create a secret or container, and return the response."""
+        self.change(req, "secret_create", kind=self.kind, secret=secret, **arguments)
+        url = self.url(req, secret.id)
+        return Response({f"{self.kind}_ref": url}, 201, {"Location": url})
 
     def url(self, req: ServiceRequest, id: str, kind: str = "") -> str:
         return f"{req.base_url.rstrip('/')}/{kind or self.kind}s/{id}"

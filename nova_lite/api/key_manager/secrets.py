@@ -116,9 +116,7 @@ class Secrets(SecretResource):
             if made.content_type != "text/plain" and encoding != "base64":
                 raise fields.invalid("payload_content_encoding", "A payload that is no text must be in base64.")
             box = self._box(req, _decoded(body.payload.encode(), encoding))
-        self.change(req, "secret_create", kind=self.kind, secret=made, box=box)
-        url = self.url(req, made.id)
-        return Response({"secret_ref": url}, 201, {"Location": url})
+        return self.created(req, made, box=box)
 
     def _box(self, req: ServiceRequest, data: bytes) -> str:
         """Return a payload, sealed to the conductors. Raises a 400."""

@@ -116,13 +116,21 @@ def list_(
 
 def _page(uow: UnitOfWork, context: RequestContext, query: ListQuery) -> list[SecurityGroup]:
     conditions = [_FILTERS[name].in_(values) for name, values in query.filters.items()]
-    page = paging.by_id(sa.select(Row), Row.id, [sa.and_(rbac.visible(context, _TYPE), *conditions)], query)
-    found = _to_objects(uow, uow.session.scalars(page).all())
     shared = rbac.shared_ids(uow, context, _TYPE)
+    page = paging.by_id(sa.select(Row), Row.id, [sa.and_(_visible(context, shared), *conditions)], query)
+    found = _to_objects(uow, uow.session.scalars(page).all())
     for group in found:
         group.shared = group.id in shared
     default = _default_without_row(uow, context.project_id or "")
     return _inserted(found, [default] if default is not None else [], query)
+
+
+def _visible(context: RequestContext, shared: Collection[str]) -> sa.ColumnElement[bool]:
+    """Build the condition of a group that the caller may see. Without ``shared`` ones, an index answers it."""
+    if context.is_admin:
+        return sa.true()
+    own = Row.project_id == (context.project_id or "")
+    return sa.or_(own, Row.id.in_(shared)) if shared else own
 
 
 def rules(uow: UnitOfWork, context: RequestContext, query: ListQuery) -> list[SecurityGroupRule]:
@@ -131,7 +139,7 @@ def rules(uow: UnitOfWork, context: RequestContext, query: ListQuery) -> list[Se
     ``query``: its filters are keys of `_RULE_FILTERS`. The rules carry the project of their group. They include those
     of the own default group, with or without a row.
     """
-    case = rbac.visible(context, _TYPE)
+    case = _visible(context, rbac.shared_ids(uow, context, _TYPE))
     conditions = [_RULE_FILTERS[name].in_(values) for name, values in query.filters.items()]
     fields = (getattr(RuleRow, name) for name in _RULE_FIELDS)
     selected = sa.select(*fields, Row.project_id).join(Row, Row.id == RuleRow.security_group_id)

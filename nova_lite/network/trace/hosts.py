@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from nova_lite.base import ip
 from nova_lite.objects import VIF, HostRouter, Network, PortFilters, SecurityGroup, ipv6
@@ -95,7 +93,7 @@ class Host:
         self.tunnel_ip = tunnel_ip
         self.addresses = [*map(ip.parse, dict.fromkeys((*addresses, *([tunnel_ip] if tunnel_ip else []))))]
         self.interfaces = [
-            Interface(_current(vif, filters), uuid)
+            Interface(filters.current(vif), uuid)
             for uuid, vifs in sorted(ports.items())
             for vif in vifs
             if vif.vif_type is None
@@ -160,14 +158,3 @@ class Host:
 
     def _filtered(self, network: Network) -> Iterator[Interface]:
         return (item for item in self.interfaces if item.network.id == network.id and item.vif.port_security_enabled)
-
-
-def _current(vif: VIF, filters: PortFilters) -> VIF:
-    """Return an interface with the settings that the host has got since it was plugged."""
-    settings: dict[str, Any] = {"network": (filters.networks or {}).get(vif.network.id, vif.network)}
-    if filters.pairs is not None:
-        settings["address_pairs"] = filters.pairs.get(vif.id)
-    if filters.unfiltered is not None:
-        settings["unguarded"] = vif.id in filters.unfiltered
-        settings["port_security_enabled"] = not settings["unguarded"]
-    return msgspec.structs.replace(vif, **settings)

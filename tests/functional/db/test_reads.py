@@ -28,9 +28,9 @@ ON_EACH = 50
 ENDED = 1500
 
 #: Rows that may be read for a host of 25 servers, of 3,500 that there are or were.
-MOST = 800
-#: Limit for two queries in one batch: of each port also its QoS policies, its network's and its floating address's.
-MOST_OF_TWO = 1700
+MOST = 900
+#: Limit for two queries in one batch. Of each port they look up network, router, floating address, QoS and forwardings.
+MOST_OF_TWO = 1850
 #: Limit for the servers of two hosts, and some rows of each host.
 MOST_OF_BALANCE = 1000
 

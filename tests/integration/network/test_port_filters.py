@@ -32,7 +32,7 @@ def apply(
     ports = {name: [vif] for name, vif in room.guests.items()}
     vifs = {address: room.guests[name] for name, address in (floating or {}).items()}
     leads = [Lead(address, vif.address, vif.address) for address, vif in vifs.items()]
-    text = ruleset("t", ports, filters) + floating_ruleset("t", leads)
+    text = ruleset("t", ports, filters) + floating_ruleset("t", leads, {})
     room.in_space(room.host, "nft", "-f", "-", text=text)
 
 

@@ -53,13 +53,13 @@ def tool(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 
 def test_init_makes_what_is_missing_and_only_that(tool: Users) -> None:
-    tool.told("secret", "user", "init")
+    tool.told("hunter-2", "user", "init")
     tool.told("other", "user", "init")
-    assert tool.matches("admin", "secret")
+    assert tool.matches("admin", "hunter-2")
     assert [key.id for key in tool.content.keys] == ["1"]
     (row,) = tool.json("user", "list")
     assert (row["name"], row["enabled"], row["roles"]) == ("admin", True, {"admin": "admin", "system": "admin"})
-    assert b"secret" not in (tool.path / "db.sqlite").read_bytes()
+    assert b"hunter-2" not in (tool.path / "db.sqlite").read_bytes()
 
 
 def test_an_empty_password_is_refused(tool: Users) -> None:

@@ -218,4 +218,5 @@ def test_each_path_of_the_set_up_is_ours_or_known() -> None:
     known = {path for paths in (*WRITTEN.values(), EDITED, OWN, WITHOUT_PACKAGES) for path in paths}
     known |= {parent for path in known for parent in path.parents}
     unknown = [path for path in found if is_of_machine(path) and path not in known]
-    assert [str(path) for path in unknown if not any(path.is_relative_to(own) for own in OWN)] == []
+    ours = (*OWN, *WITHOUT_PACKAGES)
+    assert [str(path) for path in unknown if not any(path.is_relative_to(own) for own in ours)] == []

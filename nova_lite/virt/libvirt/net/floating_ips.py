@@ -47,7 +47,7 @@ class FloatingAddresses:
         self._here: set[str] | None = None
 
     def present(self, addresses: set[str]) -> set[str]:
-        """Return which of some addresses the interface has. Raises `VirtDriverError`."""
+        """Return which of these addresses the interface has. Raises `VirtDriverError`."""
         if not addresses:
             return set()
         words = images.run("ip", "-4", "-oneline", "address", "show", "dev", self._interface).decode().split()

@@ -9,9 +9,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterator
-from typing import Any, Protocol
-
-import msgspec
+from typing import Protocol
 
 from nova_lite.base import exceptions
 from nova_lite.objects import VIF, Network, PortFilters
@@ -103,16 +101,8 @@ class GuestInterfaces:
 
 
 def _current(vif: VIF, filters: PortFilters) -> VIF:
-    """Return an interface with the settings that the conductor has. An older one knows none."""
-    if vif.vif_type is not None:
-        return vif
-    settings: dict[str, Any] = {"network": (filters.networks or {}).get(vif.network.id, vif.network)}
-    if filters.pairs is not None:
-        settings["address_pairs"] = filters.pairs.get(vif.id)
-    if filters.unfiltered is not None:
-        settings["unguarded"] = vif.id in filters.unfiltered
-        settings["port_security_enabled"] = not settings["unguarded"]
-    return msgspec.structs.replace(vif, **settings)
+    """Return an interface with the settings that the conductor has; one of another network service as it is."""
+    return vif if vif.vif_type is not None else filters.current(vif)
 
 
 def _filtering(vif: VIF) -> tuple[object, ...]:

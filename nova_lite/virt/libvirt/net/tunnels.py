@@ -220,8 +220,8 @@ class Tunnels:
         known = _destinations(device)
         for peer in sorted(set(peers) - known.get(FLOOD_MAC, set())):
             images.run("bridge", "fdb", "append", FLOOD_MAC, "dev", device, "dst", peer)
-        # Entries that the tunnel learned of a former peer go, too: its guests may be elsewhere, and the kernel forgets
-        # no address to which it sends.
+        # Learned entries of a former peer go, too: its guests may be elsewhere, and the kernel forgets no address to
+        # which it sends.
         for mac, destinations in known.items():
             for peer in sorted(destinations - set(peers)):
                 with contextlib.suppress(exceptions.VirtDriverError) if mac != FLOOD_MAC else contextlib.nullcontext():

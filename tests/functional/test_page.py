@@ -29,7 +29,7 @@ from tests.support.page import Page
 from tests.support.waiting import wait_for
 
 PASSWORD = "correct horse"
-#: A user of each further role, a user whose project is empty, and floating addresses.
+#: A user of each further role, and a user whose project is empty.
 SEED = """
 projects:
 - {name: fresh}
@@ -37,8 +37,6 @@ users:
 - {name: reader, project: demo, roles: [reader]}
 - {name: manager, project: demo, roles: [manager]}
 - {name: fresh, project: fresh}
-floating_pools:
-- {name: public, cidr: 203.0.113.0/24}
 """
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBZkgYMJVdyBZKqH1IWNkEZkg7RvqrXtlgP9BzhZLdCt me@example.org"
 #: A name that is a script where a page makes HTML of names.

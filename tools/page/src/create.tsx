@@ -360,6 +360,7 @@ export function Create(): VNode {
       <form class="split" onSubmit={submit}>
         <div>
           <div class="buttons presets" role="group" aria-label={t("Presets")}>
+            <span class="label">{t("Presets")}</span>
             {presets().map(({ label, of }) => (
               <button key={label} type="button" onClick={() => change(of(draft, data))}>
                 {label}

@@ -53,7 +53,7 @@ import {
   useData,
   usePlace,
 } from "./state";
-import { ActionDialog, Dialog, Empty, Failure, Guard, Head, Waiting } from "./ui";
+import { ActionDialog, Dialog, Drop, Empty, Failure, Guard, Head, Waiting } from "./ui";
 
 type Group = [string, { path: string; title: string; show: boolean }[]];
 
@@ -293,18 +293,6 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
     remember("theme", next);
     applyTheme();
   };
-  const menu = useRef<HTMLDetailsElement>(null);
-  useEffect(() => {
-    const leave = (event: Event) => {
-      const escaped =
-        event instanceof KeyboardEvent ? event.key === "Escape" : !menu.current?.contains(event.target as Node);
-      if (escaped && menu.current) menu.current.open = false;
-    };
-    for (const name of ["pointerdown", "focusin", "keydown"]) addEventListener(name, leave);
-    return () => {
-      for (const name of ["pointerdown", "focusin", "keydown"]) removeEventListener(name, leave);
-    };
-  }, []);
   return (
     <div class="account">
       <select
@@ -318,48 +306,45 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
           </option>
         ))}
       </select>
-      <details class="drop" ref={menu}>
-        <summary>{session.user.name}</summary>
-        <div>
-          <p>
-            <b>{session.user.name}</b>
-            <br />
-            <small>{session.roles.join(", ")}</small>
-          </p>
-          <p class="live" data-live={live}>
-            <small>
-              {live ? t("Changes are shown as they happen.") : t("The page asks for changes every few seconds.")}
-            </small>
-          </p>
-          <label>
-            {t("Appearance")}
-            <select value={theme} onChange={(event) => paint(event.currentTarget.value)}>
-              <option value="">{t("As the system")}</option>
-              <option value="light">{t("Light")}</option>
-              <option value="dark">{t("Dark")}</option>
-            </select>
-          </label>
-          <label>
-            {t("Language")}
-            <select
-              value={language()}
-              onChange={(event) => {
-                setLanguage(event.currentTarget.value);
-                changed();
-              }}
-            >
-              {Object.entries(LANGUAGES).map(([code, name]) => (
-                <option key={code} value={code} lang={code}>
-                  {name}
-                </option>
-              ))}
-            </select>
-          </label>
-          <button type="button" onClick={leave}>
-            {t("Log out")}
-          </button>
-        </div>
-      </details>
+      <Drop label={session.user.name}>
+        <p>
+          <b>{session.user.name}</b>
+          <br />
+          <small>{session.roles.join(", ")}</small>
+        </p>
+        <p class="live" data-live={live}>
+          <small>
+            {live ? t("Changes are shown as they happen.") : t("The page asks for changes every few seconds.")}
+          </small>
+        </p>
+        <label>
+          {t("Appearance")}
+          <select value={theme} onChange={(event) => paint(event.currentTarget.value)}>
+            <option value="">{t("As the system")}</option>
+            <option value="light">{t("Light")}</option>
+            <option value="dark">{t("Dark")}</option>
+          </select>
+        </label>
+        <label>
+          {t("Language")}
+          <select
+            value={language()}
+            onChange={(event) => {
+              setLanguage(event.currentTarget.value);
+              changed();
+            }}
+          >
+            {Object.entries(LANGUAGES).map(([code, name]) => (
+              <option key={code} value={code} lang={code}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </label>
+        <button type="button" onClick={leave}>
+          {t("Log out")}
+        </button>
+      </Drop>
     </div>
   );
 }

@@ -327,6 +327,30 @@ def test_overview_shows_a_user_the_project_and_an_operator_the_cloud(cloud: dict
     assert page.complaints() == []
 
 
+def test_page_of_a_server_begins_with_what_a_user_copies(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        sdk.compute.create_keypair(name="copied", public_key=PUBLIC_KEY)
+        values = {"image_id": image.id, "flavor_id": flavor.id, "networks": "auto", "key_name": "copied"}
+        made = sdk.compute.create_server(name="copied", **values)
+        address = next(iter(sdk.compute.wait_for_server(made).addresses.values()))[0]["addr"]
+        page.log_in("demo", PASSWORD)
+        page.go(f"servers/{made.id}")
+        page.browser.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }; true")
+        page.press(f"Copy {address}")
+        page.browser.wait(f"window.copied === '{address}'")
+        page.press(f"Copy ssh root@{address}")
+        page.browser.wait(f"window.copied === 'ssh root@{address}'")
+        page.sees("Copied")
+        page.browser.run("document.querySelector('.access a').click(); true")
+        page.sees("Open the screen")
+        assert page.complaints() == []
+        page.open("servers")
+        sdk.compute.delete_server(made)
+        sdk.compute.delete_keypair("copied")
+    page.complaints()
+
+
 def test_names_never_become_html(cloud: dict[str, Any], page: Page) -> None:
     with client(cloud) as sdk:
         image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")

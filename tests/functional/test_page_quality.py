@@ -134,6 +134,19 @@ def test_form_of_a_new_server_with_mistakes_is_accessible(page: Page, width: int
     assert found == []
 
 
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True)])
+def test_list_with_chips_and_its_columns_is_accessible(page: Page, width: int, dark: bool) -> None:
+    page.log_in("large", PASSWORD)
+    page.browser.resize(width, 900, dark)
+    page.go("servers?status=ACTIVE&flavor=m1.nano")
+    page.browser.run("control('Choose the rows in sight').click(); true")
+    page.press("Columns")
+    if directory := os.environ.get("NOVA_LITE_SCREENSHOTS"):
+        page.browser.screenshot(Path(directory) / f"servers-columns-{width}{'-dark' if dark else ''}.png")
+    assert violations(page) == []
+    page.open("servers")
+
+
 def declare_down(page: Page, host: str, is_down: bool) -> None:
     """Declare a host down, or take the declaration back, as the user of the page."""
     own = {"OpenStack-API-Version": "compute 2.53", "Content-Type": "application/json"}

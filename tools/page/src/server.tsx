@@ -427,6 +427,7 @@ const CLASSES = { failed: "bad", running: "busy", done: "good" };
 function Entry({ action, server, latest }: { action: InstanceAction; server: Instance; latest: boolean }): VNode {
   const events = action.events ?? [];
   const { state, reason } = outcome(action, server, latest);
+  const above = reason === server.fault?.message ? "" : reason; // the page has the server's fault above all actions
   return (
     <li class={CLASSES[state]}>
       <div class="what">
@@ -439,7 +440,7 @@ function Entry({ action, server, latest }: { action: InstanceAction; server: Ins
             : ""}
         </small>
       </div>
-      {reason && reason !== server.fault?.message && <p class="reason">{reason}</p>}
+      {above && <p class="reason">{above}</p>}
       {events.length > 0 && (
         <ul>
           {events.map((event) => (
@@ -466,7 +467,7 @@ function Entry({ action, server, latest }: { action: InstanceAction; server: Ins
                   ? `${event.result === "Error" ? `${t("failed after")} ` : ""}${duration(event.start_time, event.finish_time)}`
                   : t("running")}
               </small>
-              {event.result === "Error" && event.details && event.details !== reason && (
+              {event.result === "Error" && event.details && event.details !== above && (
                 <p class="reason">{event.details}</p>
               )}
               {event.traceback && (

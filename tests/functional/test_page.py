@@ -19,6 +19,7 @@ from typing import Any
 
 import openstack
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from tests.functional.proxy import Proxy
 from tests.support.api_client import ROOT
@@ -28,11 +29,14 @@ from tests.support.page import Page
 from tests.support.waiting import wait_for
 
 PASSWORD = "correct horse"
-#: A user of each further role.
+#: A user of each further role, and a user whose project is empty.
 SEED = """
+projects:
+- {name: fresh}
 users:
 - {name: reader, project: demo, roles: [reader]}
 - {name: manager, project: demo, roles: [manager]}
+- {name: fresh, project: fresh}
 """
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBZkgYMJVdyBZKqH1IWNkEZkg7RvqrXtlgP9BzhZLdCt me@example.org"
 #: A name that is a script where a page makes HTML of names.
@@ -100,6 +104,136 @@ def test_user_creates_a_server_and_stops_it(page: Page) -> None:
     page.sees("The guest is off.")
     page.browser.run("history.back(); true")
     page.browser.wait("location.hash === '#/servers/new'")
+    assert page.complaints() == []
+
+
+#: Expression: what the finder would do now.
+_CHOSEN = "(document.querySelector('#hits [aria-selected=true]')?.innerText ?? '')"
+
+
+class Hand:
+    """A user's hand on the page, which counts what it does."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.clicks = 0
+        self.fields = 0
+
+    def press(self, text: str) -> None:
+        self.page.press(text)
+        self.clicks += 1
+
+    def tick(self, label: str) -> None:
+        self.page.browser.wait(f"!!control({json.dumps(label)})")
+        self.page.browser.run(f"control({json.dumps(label)}).click(); true")
+        self.clicks += 1
+
+    def write(self, label: str, value: str) -> None:
+        self.page.write(label, value)
+        self.fields += 1
+
+    def enter(self, text: str) -> None:
+        """Press Enter on a button that has the focus, or on what the finder has chosen. It counts as a click."""
+        self.page.browser.wait(
+            f"[{_CHOSEN}, document.activeElement.innerText].some((item) => item.startsWith({json.dumps(text)}))"
+        )
+        self.page.browser.press("Enter", "\r")
+        self.clicks += 1
+
+    def done(self, task: str, column: int = -1) -> None:
+        """Compare what was done with the table of tasks in the documentation."""
+        table = (ROOT / "docs/howto/web-page.md").read_text()
+        (row,) = [line.split(" | ") for line in table.splitlines() if line.startswith(f"| {task} |")]
+        assert row[column].removesuffix(" |") == f"{self.clicks} and {self.fields}", task
+
+
+#: Keeps what the page offers as files, and what it sends.
+_OVERHEARD = """{
+  window.saved = [];
+  window.sent = [];
+  const [offer, send] = [URL.createObjectURL, window.fetch];
+  URL.createObjectURL = (blob) => {
+    blob.text().then((text) => saved.push(text));
+    return offer.call(URL, blob);
+  };
+  window.fetch = (url, init) => {
+    sent.push(`${url} ${init.body ?? ''} ${JSON.stringify(init.headers)}`);
+    return send(url, init);
+  };
+}; true"""
+
+
+def test_first_server_gets_a_new_key_and_ssh_in_one_form(cloud: dict[str, Any], page: Page) -> None:
+    """The private key is a file of the user's, and is in no request."""
+    page.user = ""
+    page.log_in("fresh", PASSWORD)
+    page.go("servers")
+    page.browser.run(_OVERHEARD)
+    hand = Hand(page)
+    hand.press("Create a server")
+    hand.write("Name", "first")
+    hand.press("Linux with SSH")
+    page.sees("openstack keypair create --private-key fresh.key fresh")
+    page.sees("--key-name fresh --security-group default --security-group ssh first")
+    hand.press("Create the server")
+    hand.done("First server, with a new key and SSH")
+    page.sees("The guest runs.")
+    page.sees("The new private key is in no other place than this tab and the file.")
+    page.press("Save fresh.key")
+    page.browser.wait("saved.length === 2")
+    first, second = page.browser.run("saved")
+    assert first == second
+    key = serialization.load_ssh_private_key(first.encode(), None)
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+    requests = "".join(page.browser.run("sent"))
+    assert public in requests
+    for line in first.splitlines()[1:-1]:
+        assert line not in requests
+    with client(cloud, "nova-lite-dev") as sdk:
+        (server,) = sdk.compute.servers(all_projects=True, name="^first$")
+        assert server.key_name == "fresh"
+        assert [group["name"] for group in server.security_groups] == ["default", "ssh"]
+        (group,) = sdk.network.security_groups(project_id=server.project_id, name="ssh")
+        rules = [rule for rule in group.security_group_rules if rule["direction"] == "ingress"]
+        assert {(rule["port_range_min"], rule["protocol"], rule["ethertype"]) for rule in rules} == {
+            (22, "tcp", "IPv4"),
+            (22, "tcp", "IPv6"),
+        }
+    page.press("Close the notice")
+    assert "PRIVATE KEY" not in page.browser.run(STORED)
+    assert page.complaints() == []
+
+
+def test_web_server_of_a_preset_gets_a_floating_address_and_finds_the_groups(cloud: dict[str, Any], page: Page) -> None:
+    page.log_in("fresh", PASSWORD)
+    page.go("servers")
+    hand = Hand(page)
+    hand.press("Create a server")
+    hand.write("Name", "shop")
+    hand.press("Web server")
+    hand.tick("Floating address, which the outside reaches")
+    page.sees("openstack floating ip create public")
+    page.browser.wait("control('User data').value.includes('- nginx')")
+    page.write("User data", "#cloud-config\npakages:\n- nginx")
+    page.press("Line 2")
+    page.sees("cloud-init has no key pakages; did you mean packages?")
+    area = "document.activeElement"
+    assert page.browser.run(f"{area}.value?.slice({area}.selectionStart, {area}.selectionEnd)") == "pakages:"
+    page.write("User data", "#cloud-config\npackages:\n- nginx")
+    page.browser.wait("!pressable('Line 2')")
+    hand.press("Create the server")
+    hand.done("Web server with a floating address")
+    page.sees("The guest runs.")
+    with client(cloud, "nova-lite-dev") as sdk:
+        (server,) = sdk.compute.servers(all_projects=True, name="^shop$")
+
+        def is_associated() -> bool:
+            (port,) = sdk.network.ports(device_id=server.id)
+            return any(item.port_id == port.id for item in sdk.network.ips(project_id=server.project_id))
+
+        wait_for("the floating address", is_associated, 60)
+        assert [group["name"] for group in server.security_groups] == ["default", "ssh", "web"]
+        assert len(list(sdk.network.security_groups(project_id=server.project_id, name="ssh"))) == 1
     assert page.complaints() == []
 
 
@@ -191,6 +325,30 @@ def test_overview_shows_a_user_the_project_and_an_operator_the_cloud(cloud: dict
     page.sees("All daemons have the version")
     page.sees("2 / 2 hosts up")
     assert page.complaints() == []
+
+
+def test_page_of_a_server_begins_with_what_a_user_copies(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        sdk.compute.create_keypair(name="copied", public_key=PUBLIC_KEY)
+        values = {"image_id": image.id, "flavor_id": flavor.id, "networks": "auto", "key_name": "copied"}
+        made = sdk.compute.create_server(name="copied", **values)
+        address = next(iter(sdk.compute.wait_for_server(made).addresses.values()))[0]["addr"]
+        page.log_in("demo", PASSWORD)
+        page.go(f"servers/{made.id}")
+        page.browser.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }; true")
+        page.press(f"Copy {address}")
+        page.browser.wait(f"window.copied === '{address}'")
+        page.press(f"Copy ssh root@{address}")
+        page.browser.wait(f"window.copied === 'ssh root@{address}'")
+        page.sees("Copied")
+        page.browser.run("document.querySelector('.access a').click(); true")
+        page.sees("Open the screen")
+        assert page.complaints() == []
+        page.open("servers")
+        sdk.compute.delete_server(made)
+        sdk.compute.delete_keypair("copied")
+    page.complaints()
 
 
 def test_names_never_become_html(cloud: dict[str, Any], page: Page) -> None:
@@ -540,6 +698,69 @@ def test_keyboard_alone_stops_a_server(cloud: dict[str, Any], page: Page) -> Non
         sdk.compute.delete_server(made)
 
 
+def find(page: Page, text: str) -> None:
+    """Open the finder, and write into it, as a user without a mouse does."""
+    page.browser.press("/", "/")
+    page.browser.wait("document.activeElement.matches('dialog [role=combobox]')")
+    for char in text:
+        page.browser.press(char, char)
+
+
+def test_keyboard_alone_stops_a_server_that_is_named_and_finds_it_again(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        made = sdk.compute.create_server(name="palette-1", image_id=image.id, flavor_id=flavor.id, networks="none")
+        sdk.compute.wait_for_server(made)
+        page.log_in("demo", PASSWORD)
+        task = "Stop a server, from another view"
+        page.go("quotas")
+        hand = Hand(page)
+        for text in ("Servers", "palette-1", "Stop"):
+            hand.press(text)
+        page.sees(f"openstack server stop {made.id}")
+        hand.press("Stop")
+        page.sees("The guest is off.")
+        hand.done(task, column=1)
+        sdk.compute.start_server(made.id)
+        page.sees("The guest runs.")
+        page.go("quotas")
+        hand = Hand(page)
+        find(page, "stop palette-1")
+        hand.fields += 1
+        hand.enter("Stop palette-1")
+        page.sees(f"openstack server stop {made.id}")
+        hand.enter("Stop")
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        hand.done(task)
+        wait_for("the stop", lambda: sdk.compute.get_server(made.id).status == "SHUTOFF", 30)
+        find(page, "")
+        page.browser.wait(f"{_CHOSEN}.startsWith('palette-1')")
+        page.browser.press("Enter", "\r")
+        page.browser.wait(f"location.hash === '#/servers/{made.id}'")
+        page.sees("The guest is off.")
+        page.open("servers")
+        sdk.compute.delete_server(made)
+    assert page.complaints() == []
+
+
+def test_keyboard_alone_begins_a_network_and_switches_the_project(cloud: dict[str, Any], page: Page) -> None:
+    page.log_in("admin", PASSWORD)
+    find(page, "create a network")
+    page.browser.wait(f"{_CHOSEN}.startsWith('Create a network')")
+    page.browser.press("Enter", "\r")
+    page.browser.wait("document.activeElement === control('Name')")
+    page.browser.press("Escape")
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    find(page, "switch to project demo")
+    page.browser.wait(f"{_CHOSEN}.startsWith('Switch to project demo')")
+    page.browser.press("Enter", "\r")
+    page.browser.wait(f"location.search.includes('{project_id(cloud, 'demo')}')")
+    page.settle()
+    shows_project(page, "demo")
+    page.user = ""
+    page.complaints()
+
+
 def focused(page: Page, text: str) -> None:
     """Wait until the focus is on a button with this text."""
     page.browser.wait(f"wordsOf(document.activeElement) === {json.dumps(text)}")
@@ -575,7 +796,7 @@ def test_dialog_begins_on_its_first_field_keeps_what_is_entered_and_leads_back(p
 
 @pytest.fixture
 def many(cloud: dict[str, Any]) -> Iterator[Any]:
-    """Keys for more than a page, until they are deleted."""
+    """Keys for more than a table draws at once, until they are deleted."""
     with client(cloud) as sdk:
         for number in range(52):
             sdk.compute.create_keypair(name=f"many-{number}", public_key=PUBLIC_KEY)
@@ -588,8 +809,10 @@ def test_rows_outside_of_the_search_are_named_and_many_need_their_number(many: A
     page.log_in("demo", PASSWORD)
     page.open("keys?q=many&sort=name")
     page.settle()
-    page.browser.run("control('Choose this page').click(); true")
-    page.sees("50 chosen")
+    page.browser.run("control('Choose the rows in sight').click(); true")
+    page.sees("chosen")
+    in_sight = page.browser.run("document.querySelectorAll('tr.chosen').length")
+    assert 10 < in_sight < 25, "the view has 900 pixels"
     page.press("Choose all (52)")
     page.sees("52 chosen")
     page.write("Search in this list", "many-51")
@@ -627,7 +850,69 @@ def test_address_is_followed_and_the_way_back_leads_to_the_same_place(many: Any,
     page.sees("Fingerprint")
     page.browser.wait("scrollY === 0")
     page.browser.run("history.back(); true")
-    page.browser.wait("document.querySelectorAll('tbody tr').length === 50 && scrollY === 700")
+    page.browser.wait("!!pressable('many-30') && scrollY === 700")
+    page.complaints()
+
+
+#: Expression: the names of the rows that are drawn.
+_DRAWN = "[...document.querySelectorAll('tbody:not(.room) .name')].map((item) => item.innerText)"
+
+
+def test_long_table_draws_the_rows_near_the_view_and_chooses_a_range(many: Any, page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    page.open("keys?q=many&sort=name")
+    page.settle()
+    total = page.browser.run("document.querySelector('.scroll').getBoundingClientRect().height")
+    drawn = page.browser.run(_DRAWN)
+    assert drawn == [f"many-{number}" for number in range(40)]
+    page.browser.run("scrollTo(0, document.body.scrollHeight); true")
+    page.browser.wait(f"{_DRAWN}.at(-1) === 'many-51' && !{_DRAWN}.includes('many-0')")
+    assert page.browser.run("document.querySelector('tbody:not(.room) tr:last-child').ariaRowIndex") == "53"
+    assert abs(page.browser.run("document.querySelector('.scroll').getBoundingClientRect().height") - total) < 4
+    click = "document.querySelector('[aria-label=\"Choose many-{}\"]').dispatchEvent(new MouseEvent('click', {}))"
+    held = "{bubbles: true, cancelable: true, shiftKey: true}"
+    page.browser.run(click.format(50, "{bubbles: true, cancelable: true}") + "; true")
+    page.browser.run(click.format(47, held) + "; true")
+    page.sees("4 chosen")
+    page.complaints()
+
+
+def test_servers_are_filtered_by_chips_in_chosen_columns_and_saved_as_a_file(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        values = {"image_id": image.id, "flavor_id": flavor.id, "networks": "none"}
+        made = [sdk.compute.create_server(name=f"=chip-{number}", **values) for number in range(2)]
+        for server in made:
+            sdk.compute.wait_for_server(server)
+        sdk.compute.add_tag_to_server(made[0], "blue")
+        page.log_in("demo", PASSWORD)
+        page.open("servers?flavor=m1.nano")
+        page.browser.run(_OVERHEARD)
+        page.sees("=chip-1")
+        assert page.offers("Remove this filter: Flavor: m1.nano")
+        page.write("Filter", "blue (1)")
+        page.browser.wait(f"{_DRAWN}.join() === '=chip-0'")
+        assert page.browser.run("location.hash") == "#/servers?flavor=m1.nano&tag=blue"
+        page.press("Columns")
+        page.browser.run("control('Tags').click(); control('Addresses').click(); true")
+        page.browser.press("Escape")
+        page.press("Save as CSV")
+        page.browser.wait("saved.length === 1")
+        lines = page.browser.run("saved[0]").splitlines()
+        assert [line.split(",")[:3] for line in lines] == [
+            ["Name", "Status", "Flavor"],
+            ["'=chip-0", "ACTIVE", "m1.nano"],
+        ]
+        assert lines[0].endswith("Created,Tags")
+        assert lines[1].endswith(",blue")
+        page.press("Remove this filter: Tag: blue")
+        page.sees("=chip-1")
+        page.open("servers")
+        page.browser.wait("[...document.querySelectorAll('th')].some((head) => head.innerText.startsWith('Tags'))")
+        page.press("Columns")
+        page.browser.run("control('Tags').click(); control('Addresses').click(); true")
+        for server in made:
+            sdk.compute.delete_server(server)
     page.complaints()
 
 

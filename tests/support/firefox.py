@@ -39,6 +39,7 @@ _PREFERENCES = {
     "toolkit.telemetry.reportingpolicy.firstRun": False,
     "app.update.disabledForTesting": True,
     "browser.shell.checkDefaultBrowser": False,
+    "browser.download.alwaysOpenPanel": False,  # it would take the keys
 }
 
 

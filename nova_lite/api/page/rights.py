@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,8 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> deploy.App:
 class RightsApp:
     """WSGI application. ``rules``: the names of the rules that allow the caller what belongs to its project.
 
-    ``consoles``: origins of the console proxies to which the page may connect.
+    ``consoles``: origins of the console proxies to which the page may connect. ``address``: the caller's, as other
+    machines see it, or None.
     """
 
     def __init__(self, services: wsgi.ApiServices) -> None:
@@ -39,10 +41,25 @@ class RightsApp:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         context = environ[wsgi.CONTEXT]
         rules = [name for name in self._rules if self._policy.allows(context, name)]
-        content = {"rules": rules, "operations": self._operations, "consoles": self._consoles}
+        address = address_of(environ.get("REMOTE_ADDR", ""))
+        content = {"rules": rules, "operations": self._operations, "consoles": self._consoles, "address": address}
         body = json.dumps(content).encode()
         response = webob.Response(body=body, content_type="application/json", charset="utf-8")
         return response(environ, start_response)
+
+
+def address_of(caller: str) -> str | None:
+    """Return the address from which a caller comes, or None if other machines do not see it there.
+
+    ``caller``: what the server has noted, or the addresses that a proxy has forwarded, the first one first.
+    """
+    try:
+        address = ipaddress.ip_address(caller.partition(",")[0].strip())
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    address = mapped or address
+    return None if address.is_loopback or address.is_link_local or address.is_unspecified else str(address)
 
 
 def _view(operation: Operation) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import { t } from "./messages";
 import type { Configuration as Checked, Version, Versions } from "./page.types";
 import { taskOf } from "./servers";
 import { link, may, useData } from "./state";
-import { Command, Empty, Failure, Head, Status, Table, Time, Waiting } from "./ui";
+import { Table } from "./table";
+import { Command, Empty, Failure, Head, Status, Time, Waiting } from "./ui";
 
 export const sees = (): boolean =>
   may("os_compute_api:os-services:list", "os_compute_api:servers:detail:get_all_tenants");

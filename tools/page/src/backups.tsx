@@ -7,6 +7,7 @@ import type { Backup, BackupPolicy, ComputeReply, NewPolicy, ServerProtection } 
 import type { Kind } from "./listing";
 import { t } from "./messages";
 import { link, useData } from "./state";
+import { Table } from "./table";
 import {
   type Choice,
   command,
@@ -16,7 +17,6 @@ import {
   resulting,
   Status,
   size,
-  Table,
   Time,
   type Values,
   Waiting,
@@ -393,7 +393,7 @@ export const backups = (): Kind<Backup> => ({
   nameOf: (row) => row.server_name || row.server_id,
   empty: t("There are no backups. A backup policy makes them."),
   command: request("GET", "/os-server-backups"),
-  filter: { name: "status", title: t("Status"), of: (row) => row.status },
+  filters: [{ name: "status", title: t("Status"), of: (row) => row.status }],
   columns: [
     {
       name: "server",

@@ -2,10 +2,15 @@
 import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { all, call, list } from "./api";
+import { type Mistake, mistakes } from "./cloudconfig";
 import type { ComputeLimits, Flavor, NewServer, Server } from "./compute.types";
 import { t } from "./messages";
+import type { NetworkReply, Port, SecurityGroup } from "./network.types";
+import { freeName, makeKey, makesKeys } from "./newkey";
+import { notify, save } from "./notices";
+import { groupCommands, groupFor, groupOf, nameFor, type Opening, openings, ownGroups } from "./openings";
 import { bootable } from "./servers";
-import { has, keep, kept, link, may, useData } from "./state";
+import { has, keep, kept, link, may, shared, useData } from "./state";
 import { type Action, Command, command, Failure, Head, Share, size, Waiting } from "./ui";
 
 export interface Draft {
@@ -14,8 +19,10 @@ export interface Draft {
   image: string; // or volume:ID, or snapshot:ID
   flavor: string;
   network: string;
-  key: string;
+  key: string | null; // null: nobody has chosen; "": none
   groups: string[];
+  lets: string[]; // names of openings
+  outside: string; // the external network of its floating address
   data: string;
   volume: boolean;
   zone: string;
@@ -28,14 +35,19 @@ export const EMPTY: Draft = {
   image: "",
   flavor: "",
   network: "auto",
-  key: "",
+  key: null,
   groups: [],
+  lets: [],
+  outside: "",
   data: "",
   volume: false,
   zone: "",
   metadata: "",
   group: "",
 };
+
+/** In place of a key's name: one that the browser makes. No key can have this name. */
+export const NEW = ":new";
 
 /** What this page has sent, by the server's id, and what the next form begins with. */
 const sent = new Map<string, Draft>();
@@ -122,11 +134,13 @@ export function loadDraft(): Draft {
 
 /** What a new server can have. */
 interface Choices {
-  images: (Source & { image_type?: string })[];
+  images: (Source & { image_type?: string; os_type?: string })[];
   sources: Source[];
   flavors: { id: string; name: string; disk: number; ram: number }[];
   networks: { id: string; name: string }[];
+  outside: { id: string; name: string }[];
   keys: { name: string }[];
+  makes: boolean; // the browser makes keys, and the user may add them
   together: { id: string }[];
 }
 
@@ -141,10 +155,92 @@ export function corrected(draft: Draft, data: Choices): Draft {
   const least = data.sources.find((item) => item.id === image)?.min_disk ?? 0;
   const enough = data.flavors.find((flavor) => flavor.disk >= least && flavor.ram >= 512) ?? data.flavors[0];
   const flavor = named(data.flavors, draft.flavor) ?? enough?.id ?? "";
-  const key = data.keys.some((item) => item.name === draft.key) ? draft.key : (data.keys[0]?.name ?? "");
+  const isKey = data.keys.some((item) => item.name === draft.key) || (draft.key === NEW && data.makes);
+  const key = isKey || draft.key === "" ? draft.key : (data.keys[0]?.name ?? null);
+  const outside = known(data.outside, draft.outside) ? draft.outside : "";
   const network = draft.network === "none" ? "none" : (named(data.networks, draft.network) ?? "auto");
   const group = known(data.together, draft.group) ? draft.group : "";
-  return { ...draft, image, flavor, key, network, group };
+  return { ...draft, image, flavor, key, network, outside, group };
+}
+
+/** What a preset sets, on top of what the form has. It replaces no user data, and chooses no image that is not there. */
+export const presets = (): { label: string; of(draft: Draft, data: Choices): Partial<Draft> }[] => {
+  const key = (draft: Draft, data: Choices) => draft.key || data.keys[0]?.name || (data.makes ? NEW : "");
+  const also = (draft: Draft, ...names: string[]) => (mayOpen() ? [...new Set([...draft.lets, ...names])] : []);
+  return [
+    { label: t("Linux with SSH"), of: (draft, data) => ({ key: key(draft, data), lets: also(draft, "ssh") }) },
+    {
+      label: t("Web server"),
+      of: (draft, data) => ({
+        key: key(draft, data),
+        lets: also(draft, "ssh", "web"),
+        data: draft.data || "#cloud-config\npackage_update: true\npackages:\n- nginx\n",
+      }),
+    },
+    {
+      label: "Windows",
+      of: (draft, data) => {
+        const image = data.images.find((item) => item.os_type === "windows" || /windows/i.test(item.name ?? ""));
+        const flavor = data.flavors.find((item) => item.ram >= 4096 && (!item.disk || item.disk >= 40));
+        return {
+          key: "",
+          lets: also(draft, "rdp"),
+          ...(image ? { image: image.id } : {}),
+          ...(flavor ? { flavor: flavor.id } : {}),
+        };
+      },
+    },
+  ];
+};
+
+const mayOpen = (): boolean => has("network") && may("create_security_group", "create_security_group_rule");
+const openingsOf = (draft: Draft): Opening[] =>
+  draft.network === "none" ? [] : openings(shared.address).filter(({ name }) => draft.lets.includes(name));
+const floats = (draft: Draft): boolean => !!draft.outside && draft.count === 1 && draft.network !== "none";
+
+/** Make the key that the browser is to make, offer its file, and return its name. */
+async function addedKey(taken: string[]): Promise<string> {
+  const name = freeName(shared.session!.user.name, taken);
+  const made = await makeKey(name);
+  await call("compute", "POST", "/os-keypairs", { keypair: { name, type: "ssh", public_key: made.public } });
+  const file = { name: `${name}.key`, text: made.private };
+  save(file);
+  notify({ words: t("The new private key is in no other place than this tab and the file. Keep the file."), file });
+  return name;
+}
+
+/** Groups of a new server: those that are chosen, or else the default one, and those of its openings. */
+async function groupsFor(draft: Draft): Promise<string[]> {
+  const found: string[] = [];
+  for (const opening of openingsOf(draft)) found.push(await groupFor(opening));
+  return found.length && !draft.groups.length ? ["default", ...found] : [...draft.groups, ...found];
+}
+
+/** Milliseconds between two looks for the port of a new server, and how many there are. */
+const LOOK = 1000;
+const LOOKS = 120;
+
+/** The first port of a new server, once it is there. */
+export async function portOf(server: string, wait = LOOK): Promise<Port> {
+  for (let look = 0; look < LOOKS; look++) {
+    const ports = await list("network", `/ports?device_id=${server}`, "ports");
+    const port = ports.find((item) => item.fixed_ips.length);
+    if (port) return port;
+    if ((await call("compute", "GET", `/servers/${server}`)).server.status === "ERROR")
+      throw new Error("The server has failed before it had a port.");
+    await new Promise((done) => setTimeout(done, wait));
+  }
+  throw new Error("The server has got no port.");
+}
+
+/** Give a new server a floating address, wherever the user is meanwhile. */
+async function float(server: string, name: string, outside: string): Promise<void> {
+  try {
+    const { id } = await portOf(server);
+    await call("network", "POST", "/floatingips", { floatingip: { floating_network_id: outside, port_id: id } });
+  } catch (error) {
+    notify({ words: `${t("No floating address for")} ${name}`, error: error as Error, view: "floating-addresses" });
+  }
 }
 
 export function Create(): VNode {
@@ -165,27 +261,38 @@ export function Create(): VNode {
     reload,
   } = useData(
     async () => {
-      const [images, flavors, networks, keys, groups, zones, limits, together, stored] = await Promise.all([
-        bootable(),
-        list("compute", "/flavors/detail?sort_key=memory_mb", "flavors"),
-        has("network") ? list("network", "/networks", "networks") : [],
-        list("compute", "/os-keypairs", "keypairs"),
-        has("network") ? list("network", "/security-groups", "security_groups") : [],
-        list("compute", "/os-availability-zone", "availabilityZoneInfo"),
-        call("compute", "GET", "/limits").then((found) => found.limits.absolute),
-        may("os_compute_api:os-server-groups:index") ? list("compute", "/os-server-groups", "server_groups") : [],
-        has("volume") ? storage() : [],
-      ]);
+      const [images, flavors, networks, keys, groups, zones, limits, together, stored, quota, makes] =
+        await Promise.all([
+          bootable(),
+          list("compute", "/flavors/detail?sort_key=memory_mb", "flavors"),
+          has("network") ? list("network", "/networks", "networks") : [],
+          list("compute", "/os-keypairs", "keypairs"),
+          has("network") ? ownGroups() : [],
+          list("compute", "/os-availability-zone", "availabilityZoneInfo"),
+          call("compute", "GET", "/limits").then((found) => found.limits.absolute),
+          may("os_compute_api:os-server-groups:index") ? list("compute", "/os-server-groups", "server_groups") : [],
+          has("volume") ? storage() : [],
+          has("network")
+            ? call("network", "GET", `/quotas/${shared.session!.project!.id}/details.json`).then(
+                (found) => found.quota,
+                () => ({}),
+              )
+            : {},
+          may("os_compute_api:os-keypairs:create") && makesKeys(),
+        ]);
       return {
         images,
         sources: [...images, ...stored] as Source[],
         flavors,
         networks: networks.filter((network) => !network["router:external"]),
+        outside: may("create_floatingip") ? networks.filter((network) => network["router:external"]) : [],
         keys: keys.map((item) => item.keypair),
         groups,
         zones,
         limits,
         together,
+        quota: quota as NetworkReply["quota"],
+        makes,
       };
     },
     ["create"],
@@ -220,21 +327,27 @@ export function Create(): VNode {
     setBusy(true);
     setError(null);
     try {
-      const made = await call(
-        "compute",
-        "POST",
-        "/servers",
-        {
-          server: bodyOf(draft, flavor?.disk ?? 0),
-          ...(draft.group ? { "os:scheduler_hints": { group: draft.group } } : {}),
-        },
-        { headers: { "Idempotency-Key": `${key}-${hash(JSON.stringify(draft))}` } },
-      );
+      let own = draft;
+      if (draft.key === NEW) {
+        // The key stays if what follows fails, and the next attempt has it.
+        own = { ...draft, key: await addedKey(data.keys.map((item) => item.name)) };
+        change({ key: own.key });
+      }
+      const whole = { ...own, groups: await groupsFor(own) };
+      const body = {
+        server: bodyOf(whole, flavor?.disk ?? 0),
+        ...(draft.group ? { "os:scheduler_hints": { group: draft.group } } : {}),
+      };
+      const made = await call("compute", "POST", "/servers", body, {
+        headers: { "Idempotency-Key": `${key}-${hash(JSON.stringify(body))}` },
+      });
       keepDraft(null);
-      sent.set(made.server.id, draft);
+      sent.set(made.server.id, own);
+      if (floats(own)) void float(made.server.id, own.name, own.outside);
       location.hash = draft.count > 1 ? link("servers") : link("servers", made.server.id);
     } catch (problem) {
       setError(problem as Error);
+      reload();
     }
     setBusy(false);
   };
@@ -246,6 +359,14 @@ export function Create(): VNode {
       <Head title={t("Create a server")} />
       <form class="split" onSubmit={submit}>
         <div>
+          <div class="buttons presets" role="group" aria-label={t("Presets")}>
+            <span class="label">{t("Presets")}</span>
+            {presets().map(({ label, of }) => (
+              <button key={label} type="button" onClick={() => change(of(draft, data))}>
+                {label}
+              </button>
+            ))}
+          </div>
           <div class="row">
             <Text label={t("Name")} value={draft.name} change={(name) => change({ name })} required />
             <Text
@@ -293,15 +414,54 @@ export function Create(): VNode {
               ]}
             />
           )}
+          {data.outside.length > 1 && draft.network !== "none" && (
+            <Pick
+              label={t("Floating address")}
+              value={draft.outside}
+              change={(outside) => change({ outside })}
+              options={[
+                ["", t("None")],
+                ...data.outside.map((item) => [item.id, item.name || item.id] as [string, string]),
+              ]}
+            />
+          )}
+          {draft.network !== "none" && (mayOpen() || data.outside.length === 1) && (
+            <fieldset class="ticks">
+              <legend>{t("From outside")}</legend>
+              {mayOpen() &&
+                openings(shared.address).map((item) => (
+                  <Tick
+                    key={item.name}
+                    label={item.label}
+                    checked={draft.lets.includes(item.name)}
+                    change={(on) => change({ lets: toggled(draft.lets, item.name, on) })}
+                  />
+                ))}
+              {data.outside.length === 1 && (
+                <Tick
+                  label={t("Floating address, which the outside reaches")}
+                  checked={!!draft.outside}
+                  change={(on) => change({ outside: on ? data.outside[0]!.id : "" })}
+                />
+              )}
+            </fieldset>
+          )}
           <Pick
             label={t("Key")}
-            value={draft.key}
+            value={draft.key ?? ""}
             change={(key) => change({ key })}
             options={[
               ["", t("None: nobody can log in with SSH")],
+              ...(data.makes ? ([[NEW, t("New key, made in this browser")]] as [string, string][]) : []),
               ...data.keys.map((item) => [item.name, item.name] as [string, string]),
             ]}
-            help={data.keys.length ? undefined : <a href={link("keys")}>{t("Add a key first, to log in with SSH.")}</a>}
+            help={
+              draft.key === NEW ? (
+                t("The browser saves the private key as a file, and sends the public one alone.")
+              ) : data.keys.length ? undefined : (
+                <a href={link("keys")}>{t("Add a key first, to log in with SSH.")}</a>
+              )
+            }
           />
           <details
             open={!!(draft.data || draft.groups.length || draft.zone || draft.metadata || draft.volume || draft.group)}
@@ -312,34 +472,23 @@ export function Create(): VNode {
                 <span class="label">{t("Security groups")}</span>
                 <div class="many" role="group" aria-label={t("Security groups")}>
                   {data.groups.map((item) => (
-                    <label key={item.id}>
-                      <input
-                        type="checkbox"
-                        checked={draft.groups.includes(item.name)}
-                        onChange={(event) =>
-                          change({
-                            groups: event.currentTarget.checked
-                              ? [...draft.groups, item.name]
-                              : draft.groups.filter((name) => name !== item.name),
-                          })
-                        }
-                      />
-                      {item.name}
-                    </label>
+                    <Tick
+                      key={item.id}
+                      label={item.name}
+                      checked={draft.groups.includes(item.name)}
+                      change={(on) => change({ groups: toggled(draft.groups, item.name, on) })}
+                    />
                   ))}
                 </div>
                 <small>{t("Without a choice it is the group default.")}</small>
               </div>
             )}
             {has("volume") && flavor && sourceOf(draft).kind === "image" && (
-              <label class="check">
-                <input
-                  type="checkbox"
-                  checked={draft.volume}
-                  onChange={(event) => change({ volume: event.currentTarget.checked })}
-                />{" "}
-                {t("Boot from a new volume, which can outlive the server")}
-              </label>
+              <Tick
+                label={t("Boot from a new volume, which can outlive the server")}
+                checked={draft.volume}
+                change={(volume) => change({ volume })}
+              />
             )}
             {data.zones.length > 1 && (
               <Pick
@@ -368,6 +517,7 @@ export function Create(): VNode {
               value={draft.data}
               change={(data) => change({ data })}
               help={t("A script that starts with #!, or a cloud-init file that starts with #cloud-config.")}
+              notes={mistakes(draft.data)}
             />
             <Area
               label={t("Metadata")}
@@ -379,7 +529,7 @@ export function Create(): VNode {
         </div>
         <aside aria-label={t("What it takes")}>
           <h2>{t("What it takes")}</h2>
-          <Quota limits={data.limits} draft={draft} flavor={flavor} />
+          <Quota limits={data.limits} quota={data.quota} groups={data.groups} draft={draft} flavor={flavor} />
           {fits && (
             <p class={`fit ${fits.hosts.length ? "good" : "bad"}`}>
               {fits.hosts.length
@@ -412,7 +562,7 @@ export function Create(): VNode {
           >
             {t("Start again")}
           </button>
-          <Command text={commandOf(draft, flavor, image)} />
+          <Command text={commandOf(draft, flavor, image, data)} />
         </aside>
       </form>
     </>
@@ -480,10 +630,10 @@ export function problems(
     )
   )
     notes.push(t("The user data start with nothing that cloud-init knows: #!, #cloud-config, or a MIME header."));
-  if (/^#cloud-config/.test(draft.data) && /^\t/m.test(draft.data))
-    notes.push(t("YAML does not allow tabs at the start of a line."));
+  notes.push(...mistakes(draft.data).map(({ line, text }) => `${t("Line")} ${line}: ${text}`));
   if (new Blob([draft.data]).size > 49149) notes.push(t("The user data are longer than 48 KiB."));
   if (draft.count > 1 && sourceOf(draft).kind === "volume") notes.push(t("A volume boots one server."));
+  if (draft.outside && draft.count > 1) notes.push(t("Several servers get no floating address."));
   if (draft.network === "none") notes.push(t("Without a network nobody reaches the server."));
   return notes;
 }
@@ -534,23 +684,47 @@ export function bodyOf(draft: Draft, disk: number): NewServer["server"] {
   return body;
 }
 
-export function commandOf(draft: Draft, flavor: Flavor | undefined, image: Pick<Source, "name"> | undefined): string {
+/** The commands that do what the form does: those before the server's, its own, and those after it. */
+export function commandOf(
+  draft: Draft,
+  flavor: Flavor | undefined,
+  image: Pick<Source, "name"> | undefined,
+  data: Pick<Choices, "keys" | "outside"> & { groups: SecurityGroup[] } = { keys: [], outside: [], groups: [] },
+): string {
   const { kind, id } = sourceOf(draft);
-  return command(
-    "openstack server create",
-    [`--${kind}`, (kind === "image" && image?.name) || id || "IMAGE"],
-    ["--flavor", flavor?.name || draft.flavor || "FLAVOR"],
-    ["--network", draft.network],
-    draft.key && ["--key-name", draft.key],
-    draft.volume && kind === "image" && flavor && ["--boot-from-volume", Math.max(1, flavor.disk)],
-    draft.count > 1 && ["--min", draft.count, "--max", draft.count],
-    draft.groups.flatMap((name) => ["--security-group", name]),
-    draft.zone && ["--availability-zone", draft.zone],
-    draft.group && ["--server-group", draft.group],
-    draft.data.trim() && ["--user-data", "FILE"],
-    Object.entries(metadataOf(draft.metadata)).flatMap(([name, value]) => ["--property", `${name}=${value}`]),
-    draft.name || "NAME",
-  );
+  const taken = data.keys.map((item) => item.name);
+  const key = draft.key === NEW ? freeName(shared.session!.user.name, taken) : draft.key;
+  const open = openingsOf(draft).map((opening) => {
+    const found = groupOf(opening, data.groups);
+    return { opening, found, group: found?.id ?? nameFor(opening, data.groups) };
+  });
+  const groups = [...(open.length && !draft.groups.length ? ["default"] : draft.groups)];
+  const outside = floats(draft) && data.outside.find((item) => item.id === draft.outside);
+  return [
+    ...(draft.key === NEW ? [command("openstack keypair create --private-key", `${key}.key`, key)] : []),
+    ...open.flatMap(({ opening, found, group }) => (found ? [] : groupCommands(opening, group))),
+    command(
+      "openstack server create",
+      [`--${kind}`, (kind === "image" && image?.name) || id || "IMAGE"],
+      ["--flavor", flavor?.name || draft.flavor || "FLAVOR"],
+      ["--network", draft.network],
+      key && ["--key-name", key],
+      draft.volume && kind === "image" && flavor && ["--boot-from-volume", Math.max(1, flavor.disk)],
+      draft.count > 1 && ["--min", draft.count, "--max", draft.count],
+      [...groups, ...open.map(({ group }) => group)].flatMap((name) => ["--security-group", name]),
+      draft.zone && ["--availability-zone", draft.zone],
+      draft.group && ["--server-group", draft.group],
+      draft.data.trim() && ["--user-data", "FILE"],
+      Object.entries(metadataOf(draft.metadata)).flatMap(([name, value]) => ["--property", `${name}=${value}`]),
+      draft.name || "NAME",
+    ),
+    ...(outside
+      ? [
+          command("openstack floating ip create", outside.name || outside.id),
+          command("openstack server add floating ip", draft.name || "NAME", "ADDRESS"),
+        ]
+      : []),
+  ].join("\n");
 }
 
 function hash(text: string): string {
@@ -559,7 +733,19 @@ function hash(text: string): string {
   return value.toString(16);
 }
 
-function Quota({ limits, draft, flavor }: { limits: ComputeLimits; draft: Draft; flavor: Flavor | undefined }): VNode {
+function Quota({
+  limits,
+  quota,
+  groups,
+  draft,
+  flavor,
+}: {
+  limits: ComputeLimits;
+  quota: NetworkReply["quota"];
+  groups: SecurityGroup[];
+  draft: Draft;
+  flavor: Flavor | undefined;
+}): VNode {
   const row = (name: string, used: number, more: number, total: number, show: (value: number) => string = String) => (
     <div key={name} class="quota">
       <span>{name}</span>
@@ -570,11 +756,15 @@ function Quota({ limits, draft, flavor }: { limits: ComputeLimits; draft: Draft;
       />
     </div>
   );
+  const { floatingip, security_group } = quota;
+  const made = openingsOf(draft).filter((opening) => !groupOf(opening, groups)).length;
   return (
     <>
       {row(t("Servers"), limits.totalInstancesUsed, draft.count, limits.maxTotalInstances)}
       {row(t("CPUs"), limits.totalCoresUsed, draft.count * (flavor?.vcpus ?? 0), limits.maxTotalCores)}
       {row(t("Memory"), limits.totalRAMUsed, draft.count * (flavor?.ram ?? 0), limits.maxTotalRAMSize, size)}
+      {floats(draft) && floatingip && row(t("Floating addresses"), floatingip.used, 1, floatingip.limit)}
+      {made > 0 && security_group && row(t("Security groups"), security_group.used, made, security_group.limit)}
     </>
   );
 }
@@ -613,6 +803,17 @@ function Text({
   );
 }
 
+const toggled = (names: string[], name: string, on: boolean): string[] =>
+  on ? [...names, name] : names.filter((item) => item !== name);
+
+function Tick({ label, checked, change }: { label: string; checked: boolean; change: (on: boolean) => void }): VNode {
+  return (
+    <label class="check">
+      <input type="checkbox" checked={checked} onChange={(event) => change(event.currentTarget.checked)} /> {label}
+    </label>
+  );
+}
+
 function Pick({
   label,
   value,
@@ -625,7 +826,7 @@ function Pick({
   value: string;
   change: (value: string) => void;
   options: [string, string][];
-  help?: VNode | undefined;
+  help?: VNode | string | undefined;
   empty?: VNode;
 }): VNode {
   return (
@@ -652,25 +853,48 @@ function Area({
   value,
   change,
   help,
+  notes = [],
 }: {
   label: string;
   value: string;
   change: (value: string) => void;
   help: string;
+  notes?: Mistake[];
 }): VNode {
+  const element = useRef<HTMLTextAreaElement>(null);
+  const show = (line: number) => {
+    const lines = value.split("\n");
+    const begin = lines.slice(0, line - 1).join("\n").length + (line > 1 ? 1 : 0);
+    element.current!.focus();
+    element.current!.setSelectionRange(begin, begin + lines[line - 1]!.length);
+  };
   return (
     <div class="field">
       <label for={idOf(label)}>
         {label} <i>{t("optional")}</i>
       </label>
       <textarea
+        ref={element}
         id={idOf(label)}
-        rows={5}
+        rows={Math.min(20, Math.max(5, value.split("\n").length + 1))}
         spellcheck={false}
+        aria-describedby={`${idOf(label)}-help`}
         value={value}
         onInput={(event) => change(event.currentTarget.value)}
       />
-      <small>{help}</small>
+      <small id={`${idOf(label)}-help`}>{help}</small>
+      {notes.length > 0 && (
+        <ul class="notes">
+          {notes.map(({ line, text }) => (
+            <li key={`${line} ${text}`}>
+              <button type="button" class="plain" onClick={() => show(line)}>
+                {t("Line")} {line}
+              </button>{" "}
+              {text}
+            </li>
+          ))}
+        </ul>
+      )}
     </div>
   );
 }

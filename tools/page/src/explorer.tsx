@@ -4,7 +4,8 @@ import { useState } from "preact/hooks";
 import { ApiError, callAt, type Reply, type Service, send } from "./api";
 import { t } from "./messages";
 import { link, may, useData } from "./state";
-import { Command, command, Facts, Failure, Head, Name, Status, Table, Waiting } from "./ui";
+import { Table } from "./table";
+import { Command, command, Facts, Failure, Head, Name, Status, Waiting } from "./ui";
 
 /** The part of a JSON Schema that an example is made of. */
 export interface Schema {
@@ -170,7 +171,7 @@ export function Explorer({ id }: { id: string | undefined }): VNode {
         rows={data}
         idOf={(row) => row.id}
         nameOf={(row) => row.id}
-        filter={{ name: "api", title: t("API"), of: (row) => row.api }}
+        filters={[{ name: "api", title: t("API"), of: (row) => row.api }]}
         empty={<p>{t("There is nothing to show.")}</p>}
         columns={[
           {

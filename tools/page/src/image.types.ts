@@ -15,6 +15,7 @@ export interface Image {
   os_hash_value: string | null;
   os_admin_user?: string;
   image_type?: string;
+  os_type?: string;
 }
 
 /** A reply is a list, or an image by itself. */

@@ -13,6 +13,7 @@ import type { FloatingIp, Network, Port, Router, SecurityGroup, SecurityRule, Su
 import { freeAddresses } from "./server";
 import { isBootable, names } from "./servers";
 import { keep, kept, link, shared, useData } from "./state";
+import { Table } from "./table";
 import { Topology } from "./topology";
 import {
   type Action,
@@ -27,7 +28,6 @@ import {
   Share,
   Status,
   size,
-  Table,
   Time,
   type Values,
   Waiting,
@@ -61,7 +61,7 @@ export const images = (): Kind<Image> => ({
   nameOf: title,
   empty: t("There are no images yet. A server boots from one."),
   command: "openstack image list",
-  filter: { name: "visibility", title: t("Visibility"), of: (row) => row.visibility },
+  filters: [{ name: "visibility", title: t("Visibility"), of: (row) => row.visibility }],
   columns: [
     {
       name: "name",
@@ -239,7 +239,7 @@ export const volumes = (): Kind<Volume> => ({
   nameOf: title,
   empty: t("There are no volumes. A volume is a disk that outlives servers."),
   command: "openstack volume list",
-  filter: { name: "status", title: t("Status"), of: (row) => row.status },
+  filters: [{ name: "status", title: t("Status"), of: (row) => row.status }],
   columns: [
     {
       name: "name",

@@ -3,18 +3,17 @@ import type { ComponentChildren, VNode } from "preact";
 import { useState } from "preact/hooks";
 import { t } from "./messages";
 import { link, may, useData } from "./state";
+import { type Column, type Filter, Table } from "./table";
 import {
   type Action,
   ActionButtons,
   ActionDialog,
   allowed,
-  type Column,
   Command,
   Facts,
   Failure,
   Head,
   Status,
-  Table,
   Time,
   Waiting,
 } from "./ui";
@@ -37,7 +36,7 @@ export interface Kind<T = object> {
   command: string;
   every?: number;
   everyone?: string; // the rule that shows all projects
-  filter?: { name: string; title: string; of(row: T): string };
+  filters?: Filter<T>[];
   facts?(row: T): [string, ComponentChildren][];
   more?(row: T, reload: () => void): VNode | null;
   above?(rows: T[]): VNode | null;
@@ -77,7 +76,8 @@ export function Listing({ kind }: { kind: Kind }): VNode {
           actions={kind.actions}
           bulk={kind.actions.filter((action) => (kind.bulk ?? ["delete"]).includes(action.name))}
           done={reload}
-          {...(kind.filter ? { filter: kind.filter } : {})}
+          filters={kind.filters ?? []}
+          chooser={kind.path}
           empty={
             <>
               <p>{kind.empty}</p>

@@ -2,11 +2,11 @@
 import { render, type VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Alerts, sees as seesAlerts } from "./alerts";
-import { ApiError, call, list, onExpired, onOther, send } from "./api";
+import { ApiError, call, onExpired, onOther, send } from "./api";
 import { backups, policies } from "./backups";
 import { Create } from "./create";
 import { Explorer } from "./explorer";
-import { type Hit, queries, ranked } from "./finder";
+import { visited } from "./finder";
 import { aggregates, serverGroups } from "./groups";
 import type { Named, TokenReply } from "./identity.types";
 import {
@@ -21,13 +21,15 @@ import {
   snapshots,
   volumes,
 } from "./kinds";
-import { Details, idOf, type Kind, Listing, nameOf, visible } from "./listing";
+import { Details, type Kind, Listing, visible } from "./listing";
 import { follow, useLive } from "./live";
 import { LANGUAGES, language, setLanguage, t } from "./messages";
+import { Notices } from "./notices";
 import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
 import { Overview } from "./overview";
+import { type Doing, Finder } from "./palette";
 import { Server } from "./server";
-import { addressesOf, Servers } from "./servers";
+import { Servers } from "./servers";
 import {
   addressed,
   enter,
@@ -51,7 +53,7 @@ import {
   useData,
   usePlace,
 } from "./state";
-import { Dialog, Empty, Failure, Guard, Head, Waiting } from "./ui";
+import { ActionDialog, Dialog, Drop, Empty, Failure, Guard, Head, Waiting } from "./ui";
 
 type Group = [string, { path: string; title: string; show: boolean }[]];
 
@@ -124,6 +126,7 @@ function View({ found }: { found: Kind[] }): VNode {
   const begun = useRef(false);
   // biome-ignore lint/correctness/useExhaustiveDependencies: another place moves the focus, and a new list of kinds does not.
   useEffect(() => {
+    visited(path);
     const kind = found.find((item) => item.path === first);
     document.title = `${kind?.title ?? t(first.charAt(0).toUpperCase() + first.slice(1))} – nova_lite`;
     if (!begun.current) {
@@ -172,6 +175,10 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
   const { path } = usePlace();
   const [open, setOpen] = useState(false);
   const [search, setSearch] = useState(false);
+  const [doing, setDoing] = useState<Doing | null>(null);
+  const views = menu.flatMap(([group, items]) =>
+    items.filter((item) => item.show).map((item) => ({ label: item.title, note: group, href: link(item.path) })),
+  );
   const { lost, late } = useConnection();
   const current = path[0] ?? "overview";
   // biome-ignore lint/correctness/useExhaustiveDependencies: another place closes the menu.
@@ -216,7 +223,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
           <img src="icon.svg" alt="" width={22} height={22} /> nova_lite
         </a>
         <button type="button" class="find" onClick={() => setSearch(true)}>
-          <span>{t("Find any name or id")}</span>
+          <span>{t("Find or do anything")}</span>
           <kbd>/</kbd>
         </button>
         <Account leave={leave} changed={changed} />
@@ -255,9 +262,20 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
             {t("No answer for 5 seconds from the API")}: {late}
           </div>
         )}
+        <Notices />
         <View found={found} />
       </div>
-      {search && <Finder found={found} menu={menu} close={() => setSearch(false)} />}
+      {search && <Finder found={found} views={views} leave={leave} close={() => setSearch(false)} choose={setDoing} />}
+      {doing && (
+        <ActionDialog
+          key={doing}
+          action={doing.action}
+          rows={[doing.row]}
+          nameOf={() => doing.name}
+          close={() => setDoing(null)}
+          done={() => undefined}
+        />
+      )}
     </div>
   );
 }
@@ -275,18 +293,6 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
     remember("theme", next);
     applyTheme();
   };
-  const menu = useRef<HTMLDetailsElement>(null);
-  useEffect(() => {
-    const leave = (event: Event) => {
-      const escaped =
-        event instanceof KeyboardEvent ? event.key === "Escape" : !menu.current?.contains(event.target as Node);
-      if (escaped && menu.current) menu.current.open = false;
-    };
-    for (const name of ["pointerdown", "focusin", "keydown"]) addEventListener(name, leave);
-    return () => {
-      for (const name of ["pointerdown", "focusin", "keydown"]) removeEventListener(name, leave);
-    };
-  }, []);
   return (
     <div class="account">
       <select
@@ -300,48 +306,45 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
           </option>
         ))}
       </select>
-      <details class="drop" ref={menu}>
-        <summary>{session.user.name}</summary>
-        <div>
-          <p>
-            <b>{session.user.name}</b>
-            <br />
-            <small>{session.roles.join(", ")}</small>
-          </p>
-          <p class="live" data-live={live}>
-            <small>
-              {live ? t("Changes are shown as they happen.") : t("The page asks for changes every few seconds.")}
-            </small>
-          </p>
-          <label>
-            {t("Appearance")}
-            <select value={theme} onChange={(event) => paint(event.currentTarget.value)}>
-              <option value="">{t("As the system")}</option>
-              <option value="light">{t("Light")}</option>
-              <option value="dark">{t("Dark")}</option>
-            </select>
-          </label>
-          <label>
-            {t("Language")}
-            <select
-              value={language()}
-              onChange={(event) => {
-                setLanguage(event.currentTarget.value);
-                changed();
-              }}
-            >
-              {Object.entries(LANGUAGES).map(([code, name]) => (
-                <option key={code} value={code} lang={code}>
-                  {name}
-                </option>
-              ))}
-            </select>
-          </label>
-          <button type="button" onClick={leave}>
-            {t("Log out")}
-          </button>
-        </div>
-      </details>
+      <Drop label={session.user.name}>
+        <p>
+          <b>{session.user.name}</b>
+          <br />
+          <small>{session.roles.join(", ")}</small>
+        </p>
+        <p class="live" data-live={live}>
+          <small>
+            {live ? t("Changes are shown as they happen.") : t("The page asks for changes every few seconds.")}
+          </small>
+        </p>
+        <label>
+          {t("Appearance")}
+          <select value={theme} onChange={(event) => paint(event.currentTarget.value)}>
+            <option value="">{t("As the system")}</option>
+            <option value="light">{t("Light")}</option>
+            <option value="dark">{t("Dark")}</option>
+          </select>
+        </label>
+        <label>
+          {t("Language")}
+          <select
+            value={language()}
+            onChange={(event) => {
+              setLanguage(event.currentTarget.value);
+              changed();
+            }}
+          >
+            {Object.entries(LANGUAGES).map(([code, name]) => (
+              <option key={code} value={code} lang={code}>
+                {name}
+              </option>
+            ))}
+          </select>
+        </label>
+        <button type="button" onClick={leave}>
+          {t("Log out")}
+        </button>
+      </Drop>
     </div>
   );
 }
@@ -350,126 +353,6 @@ function applyTheme(): void {
   const theme = remembered("theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   else delete document.documentElement.dataset.theme;
-}
-
-// --- one box for any name or id, and for each view
-
-/** Milliseconds without a key after which the API is asked. */
-const PAUSE = 250;
-
-async function foundServers(query: string): Promise<Hit[]> {
-  const everyone = may("os_compute_api:servers:detail:get_all_tenants") ? "&all_tenants=1" : "";
-  try {
-    const found = await list("compute", `/servers/detail?limit=1000${everyone}${query}`, "servers");
-    return found.map((row) => ({
-      label: row.name,
-      note: `${t("server")} · ${row.id} · ${addressesOf(row).join(" ")}`,
-      href: link("servers", row.id),
-    }));
-  } catch {
-    return []; // The other kinds of things are found nevertheless.
-  }
-}
-
-function Finder({ found, menu, close }: { found: Kind[]; menu: Group[]; close: () => void }): VNode {
-  const [text, setText] = useState("");
-  const [at, setAt] = useState(0);
-  const [things, setThings] = useState<Hit[] | null>(null);
-  const [more, setMore] = useState<Hit[]>([]);
-  const [isPart, setIsPart] = useState(false);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: what can be found is loaded once, when the dialog opens.
-  useEffect(() => {
-    let live = true;
-    const servers = foundServers("").then((hits) => {
-      if (live) setIsPart(hits.length === 1000);
-      return hits;
-    });
-    const others = found
-      .filter((kind) => kind.path !== "services")
-      .map((kind) =>
-        kind.load(true).then(
-          (rows) =>
-            rows.map((row) => {
-              const id = idOf(kind, row);
-              return {
-                label: nameOf(kind, row) || id,
-                note: `${kind.one} · ${id}`,
-                href: link(kind.path, id),
-              };
-            }),
-          () => [],
-        ),
-      );
-    void Promise.all([servers, ...others]).then((all) => live && setThings(all.flat()));
-    return () => {
-      live = false;
-    };
-  }, []);
-  // Servers beyond those that are loaded: the API looks for them, once the user has stopped to write.
-  useEffect(() => {
-    if (!isPart || text.trim().length < 2) return setMore([]);
-    let live = true;
-    const timer = setTimeout(
-      () => void Promise.all(queries(text).map(foundServers)).then((found) => live && setMore(found.flat())),
-      PAUSE,
-    );
-    return () => {
-      live = false;
-      clearTimeout(timer);
-    };
-  }, [text, isPart]);
-  const views: Hit[] = menu.flatMap(([group, items]) =>
-    items.filter((item) => item.show).map((item) => ({ label: item.title, note: group, href: link(item.path) })),
-  );
-  if (may("os_compute_api:servers:create"))
-    views.push({ label: t("Create a server"), note: t("Compute"), href: link("servers", "new") });
-  const hits = ranked([...views, ...(text.trim() ? [...(things ?? []), ...more] : [])], text).slice(0, 12);
-  const go = (hit: Hit | undefined) => {
-    if (!hit) return;
-    location.hash = hit.href;
-    close();
-  };
-  const key = (event: KeyboardEvent) => {
-    if (event.key === "ArrowDown") setAt(Math.min(hits.length - 1, at + 1));
-    else if (event.key === "ArrowUp") setAt(Math.max(0, at - 1));
-    else if (event.key === "Enter") go(hits[at]);
-    else return;
-    event.preventDefault();
-  };
-  return (
-    <Dialog title={t("Find")} close={close}>
-      {/* biome-ignore lint/a11y/noStaticElementInteractions: the combobox in it has the focus. */}
-      <div class="body finder" onKeyDown={key}>
-        <input
-          type="text"
-          role="combobox"
-          aria-autocomplete="list"
-          aria-expanded="true"
-          aria-controls="hits"
-          aria-activedescendant={hits[at] ? `hit-${at}` : undefined}
-          aria-label={t("Find any name or id")}
-          placeholder={t("Find any name or id")}
-          value={text}
-          onInput={(event) => {
-            setText(event.currentTarget.value);
-            setAt(0);
-          }}
-          autofocus
-        />
-        {/* biome-ignore lint/a11y/noNoninteractiveElementToInteractiveRole: the list of a combobox. */}
-        <ul id="hits" role="listbox" aria-label={t("Results")}>
-          {hits.map((hit, index) => (
-            // biome-ignore-start lint/a11y: the focus stays in the combobox, whose keys choose an option.
-            <li key={hit.href} id={`hit-${index}`} role="option" aria-selected={index === at} onClick={() => go(hit)}>
-              <b>{hit.label}</b> <small>{hit.note}</small>
-            </li>
-            // biome-ignore-end lint/a11y: as above
-          ))}
-        </ul>
-        {hits.length === 0 && <p role="status">{things ? t("Nothing has this name or id.") : t("Loading…")}</p>}
-      </div>
-    </Dialog>
-  );
 }
 
 // --- log-in

@@ -77,5 +77,6 @@ export interface NetworkReply {
   ports: Port[];
   floatingips: FloatingIp[];
   security_groups: SecurityGroup[];
+  security_group: SecurityGroup;
   quota: Record<string, { used: number; limit: number }>;
 }

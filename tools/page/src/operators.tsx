@@ -21,6 +21,7 @@ import {
 } from "./plan";
 import { hostOf, statusOf, taskOf } from "./servers";
 import { has, link, may, useData, useParameter } from "./state";
+import { Table } from "./table";
 import {
   type Action,
   Command,
@@ -32,7 +33,6 @@ import {
   Share,
   Status,
   size,
-  Table,
   Time,
   type Values,
   Waiting,
@@ -249,7 +249,7 @@ export const hosts = (): Kind<Host> => ({
   empty: t("No host has joined this cloud yet. nova-lite-setup compute makes a machine one."),
   command: "openstack hypervisor list --long",
   bulk: ["enable", "disable"],
-  filter: { name: "state", title: t("State"), of: stateOf },
+  filters: [{ name: "state", title: t("State"), of: stateOf }],
   above: (rows) => (rows.length < 2 ? null : <CloudMap hosts={rows} />),
   columns: [
     {
@@ -598,7 +598,7 @@ export const services = (): Kind<Daemon> => ({
   nameOf: (row) => `${row.binary} ${row.host}`,
   empty: t("No daemon reports."),
   command: "openstack compute service list",
-  filter: { name: "state", title: t("State"), of: (row) => row.state },
+  filters: [{ name: "state", title: t("State"), of: (row) => row.state }],
   columns: [
     { name: "binary", title: t("Daemon"), narrow: true, text: (row) => row.binary },
     { name: "host", title: t("Machine"), narrow: true, text: (row) => row.host },

@@ -203,9 +203,7 @@ function States({ servers }: { servers: Server[] }): VNode {
   const found = states(servers);
   return (
     <>
-      <p class="big">
-        {servers.length === COUNTED ? `${COUNTED}+` : servers.length} <small>{t("servers")}</small>
-      </p>
+      <p class="total">{servers.length === COUNTED ? `${COUNTED}+` : servers.length}</p>
       <div class="bar" aria-hidden="true">
         {found.map(([status, count]) => (
           <i key={status} class={TONES[status] ?? ""} style={{ flexGrow: count }} />

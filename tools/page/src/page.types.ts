@@ -10,6 +10,7 @@ export interface Rights {
   rules: string[];
   operations: Record<string, OperationView>;
   consoles?: string[];
+  address: string | null;
 }
 
 export interface Version {

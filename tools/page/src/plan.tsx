@@ -5,7 +5,8 @@ import type { Daemon, Move, Server } from "./compute.types";
 import { t } from "./messages";
 import { taskOf } from "./servers";
 import { accepts, has, may, useData } from "./state";
-import { Command, command, Failure, Status, size, Table, Waiting } from "./ui";
+import { Table } from "./table";
+import { Command, command, Failure, Status, size, Waiting } from "./ui";
 
 export type Way = "live" | "cold" | "rebuild" | "volume" | "stay";
 export interface Step {

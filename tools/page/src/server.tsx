@@ -20,12 +20,15 @@ import type { Image } from "./image.types";
 import type { Change } from "./live";
 import { t } from "./messages";
 import type { FloatingIp } from "./network.types";
-import { addressesOf, hostOf, isBootable, names, serverActions, statusOf, taskOf } from "./servers";
+import { save } from "./notices";
+import { hostOf, isBootable, names, serverActions, statusOf, taskOf } from "./servers";
 import { accepts, has, link, may, useData } from "./state";
+import { Table } from "./table";
 import {
   type Action,
   ActionButtons,
   Command,
+  Copy,
   command,
   duration,
   Empty,
@@ -35,7 +38,6 @@ import {
   Name,
   Status,
   size,
-  Table,
   Time,
   Waiting,
   words,
@@ -137,54 +139,52 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
           )}
         </div>
       )}
-      <Facts
-        items={[
-          [t("Addresses"), addressesOf(server).join(", ")],
-          [
-            t("Flavor"),
-            `${server.flavor.original_name} – ${server.flavor.vcpus} CPU, ${size(server.flavor.ram)}, ${t("disk")} ${server.flavor.disk} GB`,
-          ],
-          [t("Image"), server.image ? <ImageName id={server.image.id} /> : t("boots from a volume")],
-          [t("Key"), server.key_name],
-          [
-            t("Log in"),
-            server.key_name && server.status === "ACTIVE" && addressesOf(server).length > 0 && (
-              <LogIn server={server} />
-            ),
-          ],
-          [t("Host"), hostOf(server) && <a href={link("hosts", hostOf(server))}>{hostOf(server)}</a>],
-          [t("Zone"), server["OS-EXT-AZ:availability_zone"]],
-          [t("Created"), <Time at={server.created} />],
-          [
-            t("Server group"),
-            !!server.server_groups?.length &&
-              server.server_groups.map((id) => (
-                <a key={id} href={link("server-groups", id)}>
-                  {called(id)}
-                </a>
-              )),
-          ],
-          [t("Locked"), server.locked && (server.locked_reason || t("yes"))],
-          [t("Description"), server.description],
-          [t("Tags"), server.tags?.join(", ")],
-          ["ID", <code>{server.id}</code>],
-        ]}
-      />
-      <div class="tabs" role="navigation" aria-label={t("Parts of the server")}>
-        {tabs.map((name) => (
-          <a key={name} href={link("servers", id, name)} aria-current={name === current ? "page" : undefined}>
-            {TAB_TITLES()[name]}
-          </a>
-        ))}
+      {!gone && <Access server={server} />}
+      <div class="cockpit">
+        <Facts
+          items={[
+            [
+              t("Flavor"),
+              `${server.flavor.original_name} – ${server.flavor.vcpus} CPU, ${size(server.flavor.ram)}, ${t("disk")} ${server.flavor.disk} GB`,
+            ],
+            [t("Image"), server.image ? <ImageName id={server.image.id} /> : t("boots from a volume")],
+            [t("Key"), server.key_name],
+            [t("Host"), hostOf(server) && <a href={link("hosts", hostOf(server))}>{hostOf(server)}</a>],
+            [t("Zone"), server["OS-EXT-AZ:availability_zone"]],
+            [t("Created"), <Time at={server.created} />],
+            [
+              t("Server group"),
+              !!server.server_groups?.length &&
+                server.server_groups.map((id) => (
+                  <a key={id} href={link("server-groups", id)}>
+                    {called(id)}
+                  </a>
+                )),
+            ],
+            [t("Locked"), server.locked && (server.locked_reason || t("yes"))],
+            [t("Description"), server.description],
+            [t("Tags"), server.tags?.join(", ")],
+            ["ID", <code>{server.id}</code>],
+          ]}
+        />
+        <div class="parts">
+          <div class="tabs" role="navigation" aria-label={t("Parts of the server")}>
+            {tabs.map((name) => (
+              <a key={name} href={link("servers", id, name)} aria-current={name === current ? "page" : undefined}>
+                {TAB_TITLES()[name]}
+              </a>
+            ))}
+          </div>
+          {current === "timeline" && <Timeline server={server} />}
+          {current === "network" && <Interfaces server={server} />}
+          {current === "disks" && <Disks server={server} />}
+          {current === "snapshots" && <Snapshots server={server} />}
+          {current === "console" && <Consoles server={server} />}
+          {current === "metadata" && <Metadata server={server} reload={reload} />}
+          {current === "diagnostics" && used && <Use server={server} />}
+          {current === "diagnostics" && diagnosed && <Diagnostics server={server} />}
+        </div>
       </div>
-      {current === "timeline" && <Timeline server={server} />}
-      {current === "network" && <Interfaces server={server} />}
-      {current === "disks" && <Disks server={server} />}
-      {current === "snapshots" && <Snapshots server={server} />}
-      {current === "console" && <Consoles server={server} />}
-      {current === "metadata" && <Metadata server={server} reload={reload} />}
-      {current === "diagnostics" && used && <Use server={server} />}
-      {current === "diagnostics" && diagnosed && <Diagnostics server={server} />}
     </>
   );
 }
@@ -222,7 +222,7 @@ function Advice({ text }: { text: string }): VNode | null {
     return (
       <p class="advice">
         {t(
-          "Several hosts tried, and each of them failed. The timeline has the reason of each try. Delete this server and create it again once the cause is gone.",
+          "Several hosts tried, and each of them failed. An operator sees the reason of each try in the timeline. Delete this server and create it again once the cause is gone.",
         )}
       </p>
     );
@@ -279,6 +279,36 @@ function Funnel({ text }: { text: string }): VNode | null {
   );
 }
 
+const Copied = ({ label, text }: { label: string; text: string }): VNode => (
+  <div>
+    <small>{label}</small>
+    <span>
+      <code>{text}</code>
+      <Copy text={text} what={text} />
+    </span>
+  </div>
+);
+
+/** How to reach a server: its addresses, the command that logs in, and its console. */
+function Access({ server }: { server: Instance }): VNode | null {
+  const found = Object.values(server.addresses).flat();
+  const runs = server.status === "ACTIVE";
+  if (!found.length && !runs) return null;
+  return (
+    <section class="access" aria-label={t("Access")}>
+      {found.map(({ addr, "OS-EXT-IPS:type": type }) => (
+        <Copied key={addr} label={type === "floating" ? t("Floating address") : t("Address")} text={addr} />
+      ))}
+      {server.key_name && runs && found.length > 0 && <LogIn server={server} />}
+      {runs && (
+        <a class="button" href={link("servers", server.id, "console")}>
+          {t("Console")}
+        </a>
+      )}
+    </section>
+  );
+}
+
 /** The command that logs in: at the floating address if there is one, as the administrator that the image names. */
 function LogIn({ server }: { server: Instance }): VNode | null {
   const image = server.image ? server.image.id : "";
@@ -290,11 +320,7 @@ function LogIn({ server }: { server: Instance }): VNode | null {
   const found = Object.values(server.addresses).flat();
   const { addr } = found.find((item) => item["OS-EXT-IPS:type"] === "floating") ?? found[0]!;
   const user = /^[a-z_][\w.-]*$/i.test(data) ? data : "root";
-  return (
-    <code tabIndex={0}>
-      ssh {user}@{addr}
-    </code>
-  );
+  return <Copied label={t("Log in")} text={`ssh ${user}@${addr}`} />;
 }
 
 function ImageName({ id }: { id: string }): VNode {
@@ -401,6 +427,7 @@ const CLASSES = { failed: "bad", running: "busy", done: "good" };
 function Entry({ action, server, latest }: { action: InstanceAction; server: Instance; latest: boolean }): VNode {
   const events = action.events ?? [];
   const { state, reason } = outcome(action, server, latest);
+  const above = reason === server.fault?.message ? "" : reason; // the page has the server's fault above all actions
   return (
     <li class={CLASSES[state]}>
       <div class="what">
@@ -413,7 +440,7 @@ function Entry({ action, server, latest }: { action: InstanceAction; server: Ins
             : ""}
         </small>
       </div>
-      {reason && <p class="reason">{reason}</p>}
+      {above && <p class="reason">{above}</p>}
       {events.length > 0 && (
         <ul>
           {events.map((event) => (
@@ -440,7 +467,7 @@ function Entry({ action, server, latest }: { action: InstanceAction; server: Ins
                   ? `${event.result === "Error" ? `${t("failed after")} ` : ""}${duration(event.start_time, event.finish_time)}`
                   : t("running")}
               </small>
-              {event.result === "Error" && event.details && event.details !== reason && (
+              {event.result === "Error" && event.details && event.details !== above && (
                 <p class="reason">{event.details}</p>
               )}
               {event.traceback && (
@@ -838,13 +865,7 @@ function Consoles({ server }: { server: Instance }): VNode {
       setFailure(error as Error);
     }
   };
-  const download = () => {
-    const anchor = document.createElement("a");
-    anchor.href = URL.createObjectURL(new Blob([data ?? ""], { type: "text/plain" }));
-    anchor.download = `${server.id}.log`;
-    anchor.click();
-    URL.revokeObjectURL(anchor.href);
-  };
+  const download = () => save({ name: `${server.id}.log`, text: data ?? "" });
   const active = server.status === "ACTIVE" || server.status === "RESCUE";
   return (
     <>

@@ -1,14 +1,15 @@
 // Servers: the list, and what can be done with one.
 import type { VNode } from "preact";
+import { useMemo } from "preact/hooks";
 import { all, call, list, pages } from "./api";
 import type { ComputeReply, PlainAction, Server, ServerAction } from "./compute.types";
 import type { Image } from "./image.types";
 import { t } from "./messages";
 import { accepts, has, link, may, useData, useParameter } from "./state";
+import { type Column, compare, type Filter, Table } from "./table";
 import {
   type Action,
   type Choice,
-  type Column,
   Command,
   command,
   Empty,
@@ -18,7 +19,6 @@ import {
   resulting,
   Status,
   size,
-  Table,
   Time,
   Waiting,
 } from "./ui";
@@ -29,6 +29,7 @@ export const addressesOf = (server: Server): string[] =>
   Object.values(server.addresses)
     .flat()
     .map((address) => address.addr);
+const tagsOf = (server: Server): string[] => server.tags ?? [];
 const act = (server: Server, action: ServerAction) => call("compute", "POST", `/servers/${server.id}/action`, action);
 
 // --- names of other things
@@ -364,7 +365,11 @@ const listColumns = (everyone: boolean, projects: Map<string, string>): Column<S
     cell: (server) => (
       <>
         {statusOf(server)}
-        {server.fault && <small class="reason">{server.fault.message}</small>}
+        {server.fault && (
+          <small class="reason" title={server.fault.message}>
+            {server.fault.message}
+          </small>
+        )}
       </>
     ),
   },
@@ -395,6 +400,38 @@ const listColumns = (everyone: boolean, projects: Map<string, string>): Column<S
     text: (server) => server.created,
     cell: (server) => <Time at={server.created} />,
   },
+  ...extraColumns(),
+];
+
+/** Columns that a user may choose. */
+const extraColumns = (): Column<Server>[] =>
+  [
+    { name: "cpus", title: t("CPUs"), number: true, text: ({ flavor }: Server) => flavor.vcpus },
+    {
+      name: "memory",
+      title: t("Memory"),
+      number: true,
+      text: ({ flavor }: Server) => flavor.ram,
+      cell: ({ flavor }: Server) => size(flavor.ram),
+    },
+    { name: "tags", title: t("Tags"), text: (server: Server) => tagsOf(server).join(" ") },
+    { name: "key", title: t("Key"), text: (server: Server) => server.key_name ?? "" },
+    { name: "zone", title: t("Zone"), text: (server: Server) => server["OS-EXT-AZ:availability_zone"] ?? "" },
+    {
+      name: "updated",
+      title: t("Changed"),
+      text: (server: Server) => server.updated,
+      cell: (server: Server) => <Time at={server.updated} />,
+    },
+    { name: "description", title: t("Description"), text: (server: Server) => server.description ?? "" },
+    { name: "id", title: "ID", text: (server: Server) => server.id },
+  ].map((column) => ({ ...column, extra: true }));
+
+const filtersOf = (): Filter<Server>[] => [
+  { name: "status", title: t("Status"), of: (server) => server.status },
+  { name: "flavor", title: t("Flavor"), of: (server) => server.flavor.original_name, words: String },
+  { name: "on", title: t("Host"), of: hostOf, words: String },
+  { name: "tag", title: t("Tag"), of: tagsOf, words: String },
 ];
 
 const BULK = [
@@ -453,7 +490,17 @@ export function Servers(): VNode {
     ["project-names", everyone],
   );
   const actions = serverActions();
-  const rows = data ? [...data.servers.values()].sort((left, right) => right.created.localeCompare(left.created)) : [];
+  const rows = useMemo(
+    () =>
+      [...(data?.servers.values() ?? [])].sort((left, right) =>
+        left.created === right.created ? compare(left.name, right.name) : left.created < right.created ? 1 : -1,
+      ),
+    [data?.servers],
+  );
+  const columns = useMemo(
+    () => listColumns(!!everyone || !!host, projects.data ?? new Map()),
+    [everyone, host, projects.data],
+  );
   return (
     <>
       <Head title={host ? `${t("Servers")}: ${host}` : t("Servers")}>
@@ -479,14 +526,15 @@ export function Servers(): VNode {
         <Table
           label={t("Servers")}
           rows={rows}
-          columns={listColumns(!!everyone || !!host, projects.data ?? new Map())}
+          columns={columns}
           idOf={(server) => server.id}
           nameOf={(server) => server.name}
           actions={actions}
           bulk={actions.filter((action) => BULK.includes(action.name))}
           done={reload}
           more={!data.complete}
-          filter={{ name: "status", title: t("Status"), of: (server) => server.status }}
+          filters={filtersOf()}
+          chooser="servers"
           empty={
             <>
               <p>{t("There are no servers in this project yet.")}</p>

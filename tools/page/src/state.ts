@@ -19,9 +19,16 @@ interface Shared {
   rules: Set<string>;
   operations: Record<string, OperationView>;
   consoles: Set<string>; // origins of console proxies that the page may reach
+  address: string | null; // the browser's, as other machines see it
 }
 
-export const shared: Shared = { session: null, rules: new Set(), operations: {}, consoles: new Set() };
+export const shared: Shared = {
+  session: null,
+  rules: new Set(),
+  operations: {},
+  consoles: new Set(),
+  address: null,
+};
 
 /** The API's answer whether its rules allow the caller something. */
 export const may = (...rules: string[]): boolean => rules.every((rule) => shared.rules.has(rule));
@@ -86,6 +93,7 @@ export async function enter(body: TokenReply): Promise<void> {
   shared.rules = new Set(rights.rules);
   shared.operations = rights.operations;
   shared.consoles = new Set(rights.consoles ?? []);
+  shared.address = rights.address;
   forget(`${PREFIX}${session.user.id}.`);
   history.replaceState(
     history.state,
@@ -152,7 +160,7 @@ export function forget(except = ""): void {
     for (const name of Object.keys(sessionStorage))
       if (name.startsWith(PREFIX) && !(except && name.startsWith(except))) sessionStorage.removeItem(name);
     for (const name of Object.keys(localStorage))
-      if (name.startsWith(PREFIX) && !["theme", "language"].includes(name.slice(PREFIX.length)))
+      if (name.startsWith(PREFIX) && !/^(theme|language|columns\..*)$/.test(name.slice(PREFIX.length)))
         localStorage.removeItem(name);
   } catch {
     // A browser without storage has nothing.
@@ -171,7 +179,7 @@ export function place(): Place {
   return { path: path.split("/").filter(Boolean).map(decode), query: new URLSearchParams(query) };
 }
 
-function decode(text: string): string {
+export function decode(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
@@ -191,22 +199,30 @@ export function usePlace(): Place {
   return current;
 }
 
-/** A parameter of the address. Changing it adds no step to the browser's history. */
-export function useParameter(name: string): [string, (value: string) => void] {
-  const [value, set] = useState(() => place().query.get(name) ?? "");
+/** Parameters of the address, whose names begin with a scope. Changing one adds no step to the browser's history. */
+export function useParameters(names: string[], scope = ""): [string[], (at: number, value: string) => void] {
+  const read = () => names.map((name) => place().query.get(scope + name) ?? "");
+  const [values, set] = useState(read);
+  const identity = names.join("&");
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the names in one text.
   useEffect(() => {
-    const changed = () => set(place().query.get(name) ?? "");
+    const changed = () => set(read());
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
-  }, [name]);
-  const change = (next: string) => {
-    set(next);
+  }, [identity, scope]);
+  const change = (at: number, next: string) => {
+    set((old) => old.map((value, other) => (other === at ? next : value)));
     const { path, query } = place();
-    if (next) query.set(name, next);
-    else query.delete(name);
+    if (next) query.set(scope + names[at], next);
+    else query.delete(scope + names[at]);
     history.replaceState(history.state, "", link(...path) + (query.size ? `?${query}` : ""));
   };
-  return [value, change];
+  return [values, change];
+}
+
+export function useParameter(name: string): [string, (value: string) => void] {
+  const [[value = ""], change] = useParameters([name]);
+  return [value, (next) => change(0, next)];
 }
 
 // --- the way back leads to where the user was: each step of the history has its own position

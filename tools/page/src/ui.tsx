@@ -4,7 +4,7 @@ import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } fro
 import { ApiError } from "./api";
 import { hintOf, withNames } from "./hints";
 import { t } from "./messages";
-import { link, may, useParameter } from "./state";
+import { link, may } from "./state";
 
 // --- words
 
@@ -165,22 +165,30 @@ export const command = (...parts: (string | number | false | null | undefined | 
     .map((part, at) => (at ? quote(part) : part))
     .join(" ");
 
+/** A button that copies a text. Browsers have a clipboard for pages with TLS, or of their own machine. */
+export function Copy({ text, what = "" }: { text: string; what?: string }): VNode | null {
+  const [copied, set] = useState("");
+  if (!navigator.clipboard) return null;
+  const label = copied === text ? t("Copied") : t("Copy");
+  return (
+    <button
+      type="button"
+      aria-label={`${label} ${what}`.trim()}
+      onClick={() => void navigator.clipboard.writeText(text).then(() => set(text))}
+    >
+      {label}
+    </button>
+  );
+}
+
 export function Command({ text, label = t("The same as a command") }: { text: string; label?: string }): VNode {
-  const [copied, set] = useState(false);
-  const copy = () => {
-    void navigator.clipboard?.writeText(text).then(() => set(true));
-  };
   return (
     <div class="command">
       <span>{label}</span>
       <code tabIndex={0} role="group" aria-label={label}>
         {text}
       </code>
-      {navigator.clipboard && (
-        <button type="button" onClick={copy}>
-          {copied ? t("Copied") : t("Copy")}
-        </button>
-      )}
+      <Copy text={text} />
     </div>
   );
 }
@@ -698,7 +706,7 @@ export function ActionButtons<T>({
 }
 
 /** Height of the page's head, which covers what is below it. */
-const TOP = 52;
+export const TOP = 52;
 
 /** The item of a menu that a key leads to, or -1: arrows, Home, End, and the first letter of a name. */
 export function itemAt(labels: string[], at: number, key: string): number {
@@ -790,311 +798,27 @@ export function Menu<T>({
   );
 }
 
-// --- tables
-
-export interface Column<T> {
-  name: string;
-  title: string;
-  text(row: T): string | number;
-  cell?(row: T): ComponentChildren;
-  narrow?: boolean; // also shown on a phone
-  number?: boolean;
-}
-
-export const PAGE = 50;
-/** Rows that one sees at a glance: only longer tables have a search. */
-const SEARCHED = 7;
-
-interface TableProps<T> {
-  rows: T[];
-  columns: Column<T>[];
-  idOf: (row: T) => string;
-  nameOf: (row: T) => string;
-  actions?: Action<T>[];
-  bulk?: Action<T>[];
-  done?: () => void;
-  empty: ComponentChildren;
-  label: string;
-  filter?: { name: string; title: string; of(row: T): string };
-  more?: boolean;
-  scope?: string; // tells the tables of one view apart in the address
-}
-
-/** Whether a text in lower case has all words of a search. */
-export const fits = (text: string, search: string): boolean =>
-  search
-    .toLowerCase()
-    .split(/\s+/)
-    .every((part) => text.includes(part));
-
-/** Rows in the order of a column, which has the sign - if it is descending. Without a column they stay as they are. */
-export function sorted<T>(rows: T[], columns: Column<T>[], sort: string): T[] {
-  const column = columns.find((item) => item.name === sort.replace(/^-/, ""));
-  if (!column) return rows;
-  const sign = sort.startsWith("-") ? -1 : 1;
-  return [...rows].sort((left, right) => sign * compare(column.text(left), column.text(right)));
-}
-
-/** The page that the address names, from 0, and the last one. An address may name a page that is no more. */
-export function pageAt(count: number, page: string): { at: number; last: number } {
-  const last = Math.max(0, Math.ceil(count / PAGE) - 1);
-  return { at: Math.min(last, Math.max(0, Math.floor(Number(page)) || 0)), last };
-}
-
-/** A table with search, sorting, a filter, pages, and actions on one row or several. Its state is in the address. */
-export function Table<T>({
-  rows,
-  columns,
-  idOf,
-  nameOf,
-  actions = [],
-  bulk = [],
-  done,
-  empty,
-  label,
-  filter,
-  more,
-  scope = "",
-}: TableProps<T>): VNode {
-  const [search, setSearch] = useParameter(`${scope}q`);
-  const [sort, setSort] = useParameter(`${scope}sort`);
-  const [page, setPage] = useParameter(`${scope}page`);
-  const [only, setOnly] = useParameter(scope + (filter?.name ?? "only"));
-  const [chosen, setChosen] = useState<Set<string>>(new Set());
-  const [open, setOpen] = useState<{ action: Action<T>; rows: T[]; outside: number } | null>(null);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: columns and names change with the rows.
-  const index = useMemo(
-    () =>
-      new Map(
-        rows.map((row) => [
-          row,
-          [...columns.map((column) => String(column.text(row) ?? "").toLowerCase()), idOf(row)].join("\n"),
-        ]),
-      ),
-    [rows],
-  );
-  // biome-ignore lint/correctness/useExhaustiveDependencies: as above.
-  const kinds = useMemo(() => (filter ? [...new Set(rows.map(filter.of))].sort() : []), [rows]);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: as above.
-  const shown = useMemo(() => {
-    const found = rows.filter((row) => fits(index.get(row)!, search) && (!filter || !only || filter.of(row) === only));
-    return sorted(found, columns, sort);
-  }, [rows, search, sort, only]);
-  const { at, last } = pageAt(shown.length, page);
-  const visible = shown.slice(at * PAGE, at * PAGE + PAGE);
-  const offered = bulk.filter(allowed);
-  const selected = rows.filter((row) => chosen.has(idOf(row)));
-  const within = new Set(shown);
-  const beyond = (of: T[]) => of.filter((row) => !within.has(row)).length;
-  const begin = (action: Action<T>, of: T[]) =>
-    action.go ? action.go(of[0]!) : setOpen({ action, rows: of, outside: beyond(of) });
-  const toggle = (ids: string[], on: boolean) => {
-    const next = new Set(chosen);
-    for (const id of ids)
-      if (on) next.add(id);
-      else next.delete(id);
-    setChosen(next);
-  };
-  const usableBulk = offered.filter((action) => selected.some((row) => !action.when || action.when(row)));
-  const hasActions = actions.some(allowed);
+/** What opens below a button, until Escape or a press beside it. */
+export function Drop({ label, children }: { label: string; children: ComponentChildren }): VNode {
+  const menu = useRef<HTMLDetailsElement>(null);
+  useEffect(() => {
+    const leave = (event: Event) => {
+      const escaped =
+        event instanceof KeyboardEvent ? event.key === "Escape" : !menu.current?.contains(event.target as Node);
+      if (escaped && menu.current) menu.current.open = false;
+    };
+    for (const name of ["pointerdown", "focusin", "keydown"]) addEventListener(name, leave);
+    return () => {
+      for (const name of ["pointerdown", "focusin", "keydown"]) removeEventListener(name, leave);
+    };
+  }, []);
   return (
-    <div class="table">
-      {(rows.length > SEARCHED || search || (rows.length > 0 && (kinds.length > 1 || offered.length > 0))) && (
-        <div class="tools">
-          {(rows.length > SEARCHED || search) && (
-            <input
-              type="search"
-              placeholder={t("Search")}
-              aria-label={t("Search in this list")}
-              value={search}
-              onInput={(event) => {
-                setSearch(event.currentTarget.value);
-                setPage("");
-              }}
-            />
-          )}
-          {filter && kinds.length > 1 && (
-            <select
-              aria-label={filter.title}
-              value={only}
-              onChange={(event) => {
-                setOnly(event.currentTarget.value);
-                setPage("");
-              }}
-            >
-              <option value="">
-                {filter.title}: {t("all")}
-              </option>
-              {kinds.map((kind) => (
-                <option key={kind} value={kind}>
-                  {words(kind)}
-                </option>
-              ))}
-            </select>
-          )}
-          {selected.length > 0 && (
-            <div class="bulk" role="group" aria-label={t("Actions on the chosen rows")}>
-              <span>{chosenWords(selected.length, beyond(selected))}</span>
-              {shown.length > visible.length && selected.length - beyond(selected) < shown.length && (
-                <button type="button" onClick={() => toggle(shown.map(idOf), true)}>
-                  {`${t("Choose all")} (${shown.length})`}
-                </button>
-              )}
-              {usableBulk.map((action) => (
-                <button
-                  key={action.name}
-                  type="button"
-                  class={action.danger ? "danger quiet" : ""}
-                  onClick={() =>
-                    begin(
-                      action,
-                      selected.filter((row) => !action.when || action.when(row)),
-                    )
-                  }
-                >
-                  {action.label}
-                </button>
-              ))}
-              <button type="button" class="plain" onClick={() => setChosen(new Set())}>
-                {t("Choose none")}
-              </button>
-            </div>
-          )}
-          <span class="count" role="status">
-            {shown.length === rows.length ? rows.length : `${shown.length} / ${rows.length}`}
-            {more ? " …" : ""}
-          </span>
-        </div>
-      )}
-      {rows.length === 0 ? (
-        <Empty>{empty}</Empty>
-      ) : shown.length === 0 ? (
-        <Empty>
-          <p>{t("Nothing fits this search.")}</p>
-          <button
-            type="button"
-            onClick={() => {
-              setSearch("");
-              setOnly("");
-            }}
-          >
-            {t("Show all")}
-          </button>
-        </Empty>
-      ) : (
-        <div class="scroll" tabIndex={0} role="region" aria-label={label}>
-          <table>
-            <thead>
-              <tr>
-                {offered.length > 0 && (
-                  <th class="tick">
-                    <input
-                      type="checkbox"
-                      aria-label={t("Choose this page")}
-                      checked={visible.every((row) => chosen.has(idOf(row)))}
-                      onChange={(event) => toggle(visible.map(idOf), event.currentTarget.checked)}
-                    />
-                  </th>
-                )}
-                {columns.map((column) => (
-                  <th
-                    key={column.name}
-                    class={classes(column)}
-                    aria-sort={sort === column.name ? "ascending" : sort === `-${column.name}` ? "descending" : "none"}
-                  >
-                    <button
-                      type="button"
-                      class="sort"
-                      onClick={() =>
-                        setSort(
-                          sort === column.name ? `-${column.name}` : sort === `-${column.name}` ? "" : column.name,
-                        )
-                      }
-                    >
-                      {column.title}
-                      <span aria-hidden="true">
-                        {sort === column.name ? " ↑" : sort === `-${column.name}` ? " ↓" : ""}
-                      </span>
-                    </button>
-                  </th>
-                ))}
-                {hasActions && (
-                  <th class="end">
-                    <span class="hidden">{t("Actions")}</span>
-                  </th>
-                )}
-              </tr>
-            </thead>
-            <tbody>
-              {visible.map((row) => {
-                const id = idOf(row);
-                const found = hasActions ? usable(actions, row) : [];
-                return (
-                  <tr key={id} class={chosen.has(id) ? "chosen" : ""}>
-                    {offered.length > 0 && (
-                      <td class="tick">
-                        <input
-                          type="checkbox"
-                          aria-label={`${t("Choose")} ${nameOf(row)}`}
-                          checked={chosen.has(id)}
-                          onChange={(event) => toggle([id], event.currentTarget.checked)}
-                        />
-                      </td>
-                    )}
-                    {columns.map((column) => (
-                      <td key={column.name} class={classes(column)}>
-                        {column.cell ? column.cell(row) : column.text(row)}
-                      </td>
-                    ))}
-                    {hasActions && (
-                      <td class="end">
-                        {found.length > 0 && (
-                          <Menu label={t("Actions")} actions={found} choose={(action) => begin(action, [row])} />
-                        )}
-                      </td>
-                    )}
-                  </tr>
-                );
-              })}
-            </tbody>
-          </table>
-        </div>
-      )}
-      {last > 0 && (
-        <nav class="pager" aria-label={t("Pages")}>
-          <button type="button" disabled={at === 0} onClick={() => setPage(String(at - 1))}>
-            {t("Previous")}
-          </button>
-          <span>
-            {at * PAGE + 1}–{Math.min(shown.length, at * PAGE + PAGE)} / {shown.length}
-          </span>
-          <button type="button" disabled={at === last} onClick={() => setPage(String(at + 1))}>
-            {t("Next")}
-          </button>
-        </nav>
-      )}
-      {open && (
-        <ActionDialog
-          key={open.action.name}
-          action={open.action}
-          rows={open.rows}
-          nameOf={nameOf}
-          outside={open.rows.length > 1 ? open.outside : 0}
-          close={() => setOpen(null)}
-          done={() => done?.()}
-        />
-      )}
-    </div>
+    <details class="drop" ref={menu}>
+      <summary>{label}</summary>
+      <div>{children}</div>
+    </details>
   );
 }
-
-const classes = <T,>(column: Column<T>): string =>
-  [column.narrow ? "" : "wide-only", column.number ? "number" : ""].join(" ");
-/** Compare texts and numbers as a user expects: host9 before host10. */
-export const compare = (left: string | number, right: string | number): number =>
-  typeof left === "number" && typeof right === "number"
-    ? left - right
-    : String(left).localeCompare(String(right), undefined, { numeric: true });
 
 // --- details
 

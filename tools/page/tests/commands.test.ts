@@ -9,7 +9,8 @@ import * as operators from "../src/operators";
 import { Server } from "../src/server";
 import { Servers } from "../src/servers";
 import { shared } from "../src/state";
-import { type Action, ActionButtons, Command, type Field, initials, Table, type Values } from "../src/ui";
+import { Table } from "../src/table";
+import { type Action, ActionButtons, Command, type Field, initials, type Values } from "../src/ui";
 import { refusals } from "./client.mjs";
 
 /** A thing with the fields of all kinds of things. */
@@ -58,6 +59,7 @@ vi.mock("preact/hooks", async (original) => ({
   useState: (first: unknown) => [typeof first === "function" ? first() : first, () => undefined],
   useEffect: () => undefined,
   useRef: (current: unknown) => ({ current }),
+  useMemo: (make: () => unknown) => make(),
 }));
 vi.mock("../src/state", async (original) => ({
   ...(await original<typeof import("../src/state")>()),

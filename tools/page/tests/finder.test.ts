@@ -1,10 +1,14 @@
 // The box for any name: what it finds first, and what it asks the API for. What errors say, and where they lead.
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { known } from "../src/api";
-import { queries, ranked } from "../src/finder";
+import { doings, lately, queries, ranked, type Thing, visited } from "../src/finder";
 import { hintOf, withNames } from "../src/hints";
+import { shared } from "../src/state";
 
-afterEach(() => known.clear());
+afterEach(() => {
+  known.clear();
+  vi.unstubAllGlobals();
+});
 
 const hits = ["my-web", "cobweb", "web-1", "web", "web"].map((label, at) => ({
   label,
@@ -39,6 +43,55 @@ test.each([
   ["0bd4c8de-1f0f-4a6c-8a1e-3c1ad0e7b1a2", ["&uuid=0bd4c8de-1f0f-4a6c-8a1e-3c1ad0e7b1a2"]],
 ])("queries of %s", (text, expected) => {
   expect(queries(text)).toEqual(expected);
+});
+
+const thing = (label: string, isOn = true): Thing => ({
+  ...{ label, note: "server · 1f", href: `#/servers/${label}`, row: { isOn } },
+  actions: [
+    { name: "stop", label: "Stop", when: (row) => (row as { isOn: boolean }).isOn },
+    { name: "confirm", label: "Confirm the resize" },
+    { name: "secret", label: "Stop for ever", rule: "nobody" },
+  ],
+});
+const asked = (text: string, ...things: Thing[]) => {
+  shared.rules = new Set();
+  const done: string[] = [];
+  const [named, vague] = doings(things, text, (action, { label }) => done.push(`${action.name} ${label}`));
+  for (const hit of named) hit.run!();
+  return [named.map((hit) => hit.label), vague.map((hit) => hit.label), done];
+};
+
+test.each([
+  ["stop web-1", ["Stop web-1"], []],
+  ["WEB-1 st", ["Stop web-1"], []],
+  ["confirm resize web", ["Confirm the resize web-1", "Confirm the resize web-2"], []],
+  ["stop", [], ["Stop web-1"]],
+  ["web-1", [], []],
+  ["stop db", [], []],
+  ["top web-1", [], []],
+  ["", [], []],
+])("doings of %s", (text, named, vague) => {
+  const [own, others, done] = asked(text, thing("web-1"), thing("web-2", false));
+  expect([own, others]).toEqual([named, vague]);
+  expect(done).toHaveLength(named.length);
+});
+
+test("doings of a thing that is called as an action", () => {
+  expect(asked("stop stop-it", thing("stop-it"))[0]).toEqual(["Stop stop-it"]);
+});
+
+test("lately has the things that were opened last, each once, and none that is gone", () => {
+  const stored = new Map<string, string>();
+  vi.stubGlobal("sessionStorage", {
+    getItem: (name: string) => stored.get(name) ?? null,
+    setItem: (name: string, value: string) => stored.set(name, value),
+  });
+  for (const id of ["gone", "a", "b", "a", "new"]) visited(["servers", id]);
+  visited(["servers"]);
+  visited(["api", "post_servers"]);
+  expect(lately([thing("a"), thing("b"), thing("c"), thing("new")]).map((hit) => hit.label)).toEqual(["a", "b"]);
+  for (const id of ["1", "2", "3", "4", "5", "6"]) visited(["servers", id]);
+  expect(lately([thing("a"), thing("b")])).toEqual([]);
 });
 
 const ID = "0bd4c8de-1f0f-4a6c-8a1e-3c1ad0e7b1a2";

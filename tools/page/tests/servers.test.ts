@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { aimed, backups, guarded, kept, makeImage, bodyOf as policyBody, timing } from "../src/backups";
 import type { Backup, Flavor, Server } from "../src/compute.types";
-import { bodyOf, commandOf, corrected, EMPTY, keepDraft, loadDraft, metadataOf, problems } from "../src/create";
+import { bodyOf, commandOf, corrected, EMPTY, keepDraft, loadDraft, metadataOf, NEW, problems } from "../src/create";
 import { example } from "../src/explorer";
 import type { Image } from "../src/image.types";
 import { type BootSnapshot, images, snapshots, volumes } from "../src/kinds";
@@ -142,8 +142,14 @@ test.each([
     IMAGE,
     ["The user data start with nothing that cloud-init knows: #!, #cloud-config, or a MIME header."],
   ],
-  [{ data: "#cloud-config\n\ta: 1" }, FLAVOR, IMAGE, ["YAML does not allow tabs at the start of a line."]],
+  [{ data: "#cloud-config\n\ta: 1" }, FLAVOR, IMAGE, ["Line 2: YAML does not allow tabs at the start of a line."]],
   [{ data: `#!${"é".repeat(24574)}` }, FLAVOR, IMAGE, ["The user data are longer than 48 KiB."]],
+  [
+    { count: 2, outside: "o" },
+    FLAVOR,
+    { ...IMAGE },
+    ["This is more than the project's quota has left.", "Several servers get no floating address."],
+  ],
   [{ network: "none" }, FLAVOR, IMAGE, ["Without a network nobody reaches the server."]],
 ])("problems of %o", (change, flavor, image, notes) => {
   expect(problems({ ...DRAFT, ...change }, flavor, image, LIMITS)).toEqual(notes);
@@ -321,7 +327,9 @@ test("a draft keeps what was entered, and gets what it lacks", () => {
       { id: "large", name: "l", disk: 4, ram: 1024 },
     ],
     networks: [{ id: "n", name: "net" }],
+    outside: [{ id: "o", name: "public" }],
     keys: [{ name: "k" }],
+    makes: false,
     together: [],
   };
   const entered = { ...EMPTY, name: "silent", data: "#cloud-config", network: "net", group: "gone" };
@@ -334,4 +342,11 @@ test("a draft keeps what was entered, and gets what it lacks", () => {
     group: "",
   });
   expect(corrected({ ...entered, flavor: "s", image: "i" }, data).flavor).toBe("small");
+  expect(corrected({ ...entered, key: NEW, outside: "o" }, { ...data, makes: true })).toMatchObject({
+    key: NEW,
+    outside: "o",
+  });
+  expect(corrected({ ...entered, key: NEW, outside: "gone" }, data)).toMatchObject({ key: "k", outside: "" });
+  expect(corrected({ ...entered, key: "" }, data).key).toBe("");
+  expect(corrected(entered, { ...data, keys: [] }).key).toBe(null);
 });

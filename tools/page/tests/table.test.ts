@@ -1,14 +1,15 @@
-// Search, order and pages of tables, and pages of the APIs.
+// Search, order, filters and parts of tables, their files, and pages of the APIs.
 import { afterEach, expect, test, vi } from "vitest";
 import { all, pages, reasonOf } from "../src/api";
-import { begun, chosenWords, type Field, fits, itemAt, PAGE, pageAt, sorted } from "../src/ui";
+import { csvOf, fitting, offeredBy, partsWithin, sorted } from "../src/table";
+import { begun, chosenWords, type Field, itemAt } from "../src/ui";
 
 afterEach(() => vi.unstubAllGlobals());
 
-test("fits needs all words, in any order and case", () => {
-  expect(fits("web-1\nactive\n10.0.0.5", "ACTIVE web")).toBe(true);
-  expect(fits("web-1\nactive\n10.0.0.5", "web error")).toBe(false);
-  expect(fits("web-1", "  ")).toBe(true);
+test("a search needs all of its words, in any order and case", () => {
+  expect(fitting("ACTIVE web")("web-1\nactive\n10.0.0.5")).toBe(true);
+  expect(fitting("web error")("web-1\nactive\n10.0.0.5")).toBe(false);
+  expect(fitting("  ")("web-1")).toBe(true);
 });
 
 test("chosenWords names the rows that the search does not show", () => {
@@ -73,15 +74,37 @@ test("sorted compares numbers in texts, and leaves its rows as they are", () => 
 });
 
 test.each([
-  [0, "", { at: 0, last: 0 }],
-  [PAGE, "1", { at: 0, last: 0 }],
-  [PAGE + 1, "1", { at: 1, last: 1 }],
-  [3 * PAGE, "7", { at: 2, last: 2 }],
-  [3 * PAGE, "-1", { at: 0, last: 2 }],
-  [3 * PAGE, "x", { at: 0, last: 2 }],
-  [3 * PAGE, "1.5", { at: 1, last: 2 }],
-])("pageAt of %d rows and %o", (count, page, expected) => {
-  expect(pageAt(count, page)).toEqual(expected);
+  ["the top", [100, 100, 100, 100], 0, 150, { from: 0, to: 2 }],
+  ["the middle", [100, 100, 100, 100], 250, 280, { from: 2, to: 3 }],
+  ["parts of other heights", [500, 100, 100, 100], 510, 700, { from: 1, to: 3 }],
+  ["what is above", [100, 100], -900, -500, { from: 0, to: 1 }],
+  ["what is below", [100, 100], 900, 1500, { from: 1, to: 2 }],
+  ["an empty table", [], 0, 900, { from: 0, to: 1 }],
+] as const)("partsWithin of %s", (_, sizes, top, bottom, expected) => {
+  expect(partsWithin([...sizes], top, bottom)).toEqual(expected);
+});
+
+test("offeredBy counts the rows of each value, of which a row may have several", () => {
+  const rows = [{ tags: ["b", "a10"] }, { tags: ["a9", "b"] }, { tags: [] }, { tags: [""] }];
+  const filter = { name: "tag", title: "Tag", of: (row: { tags: string[] }) => row.tags };
+  expect(offeredBy(filter, rows)).toEqual([
+    ["a9", 1],
+    ["a10", 1],
+    ["b", 2],
+  ]);
+  const many = Array.from({ length: 150 }, (_, number) => ({ tags: number > 120 ? ["often"] : [`t${number}`] }));
+  const offered = offeredBy(filter, many);
+  expect(offered).toHaveLength(100);
+  expect(offered).toContainEqual(["often", 29]);
+});
+
+test("csvOf quotes what ends a field, and disarms what a spreadsheet would calculate", () => {
+  const rows = [
+    { name: 'a "b", c', size: -1 },
+    { name: "=1+1", size: 2 },
+    { name: "line\nnext", size: 3 },
+  ];
+  expect(csvOf(COLUMNS, rows)).toBe('Name,Size\r\n"a ""b"", c",-1\r\n\'=1+1,2\r\n"line\nnext",3\r\n');
 });
 
 /** Answer requests of lists from so many rows, as the APIs do, and return the requests. */

@@ -21,7 +21,7 @@ from nova_lite import policies
 from nova_lite.api.http import deploy
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.throttle import OF_USER
-from nova_lite.api.page import app, configuration, consoles, files, sessions
+from nova_lite.api.page import app, configuration, consoles, files, rights, sessions
 from nova_lite.base import exceptions, version
 from nova_lite.operations import OPERATIONS
 from tests.support.http_site import serving
@@ -407,6 +407,31 @@ def test_rights_have_the_states_of_each_operation(page: PageClient) -> None:
     operations = page("GET", "/rights").json["operations"]
     assert set(operations) == {operation.kind for operation in OPERATIONS.values()}
     assert operations["start"]["allowed"] == ["stopped"]
+
+
+@pytest.mark.parametrize(
+    ("caller", "address"),
+    [
+        ("203.0.113.5", "203.0.113.5"),
+        ("203.0.113.5, 10.0.0.1", "203.0.113.5"),
+        ("::ffff:203.0.113.5", "203.0.113.5"),
+        ("2001:db8:0::5", "2001:db8::5"),
+        ("127.0.0.1", None),
+        ("::ffff:127.0.0.1", None),
+        ("::1", None),
+        ("fe80::1%eth0", None),
+        ("0.0.0.0", None),
+        ("unknown", None),
+        ("", None),
+    ],
+)
+def test_address_of_a_caller_is_the_one_that_other_machines_see(caller: str, address: str | None) -> None:
+    assert rights.address_of(caller) == address
+
+
+def test_rights_have_the_address_of_the_caller(page: PageClient) -> None:
+    page.log_in()
+    assert page("GET", "/rights").json["address"] is None
 
 
 def test_versions_of_daemons_are_for_those_who_may_list_services(page: PageClient) -> None:

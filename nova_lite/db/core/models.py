@@ -458,7 +458,7 @@ class Instance(Numbered, Changed, Base):
         sa.Index(None, "key_name", "deleted", "created_at"),
         sa.Index(None, "availability_zone", "deleted", "created_at"),
         sa.Index(None, "task_state", "deleted", "created_at"),
-        sa.Index(None, "deleted", "display_name"),
+        sa.Index(None, "deleted", "display_name", "id"),
         sa.Index(None, "project_id", "updated_at", "created_at"),
         sa.Index(None, "updated_at", "created_at"),
         sa.Index(None, "project_id", "terminated_at", "launched_at"),

@@ -13,4 +13,4 @@ depends_on = None
 def upgrade() -> None:
     for column in ("flavorid", "user_id", "key_name", "availability_zone", "task_state"):
         op.create_index(f"ix_instances_{column}_deleted_created_at", "instances", [column, "deleted", "created_at"])
-    op.create_index("ix_instances_deleted_display_name", "instances", ["deleted", "display_name"])
+    op.create_index("ix_instances_deleted_display_name_id", "instances", ["deleted", "display_name", "id"])

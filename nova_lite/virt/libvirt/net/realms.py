@@ -97,7 +97,7 @@ class Realms:
         ]
         if has_ipv6:
             outer += [
-                # Only with a link-local address the host asks for the realm's MAC address when it forwards a packet.
+                # The host asks for the MAC address of the realm by a link-local address, when it forwards a packet.
                 f"address add fe80::1/64 dev {uplink} nodad",
                 f"address add {links.HOST6}/128 dev {uplink} nodad",
                 f"route replace {inner6}/128 dev {uplink}",

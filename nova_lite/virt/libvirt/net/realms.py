@@ -96,7 +96,12 @@ class Realms:
             f"route replace default via {links.HOST} dev {OUTSIDE} metric {_LAST_METRIC}",
         ]
         if has_ipv6:
-            outer += [f"address add {links.HOST6}/128 dev {uplink} nodad", f"route replace {inner6}/128 dev {uplink}"]
+            outer += [
+                # The host asks for the MAC address of the realm by a link-local address, when it forwards a packet.
+                f"address add fe80::1/64 dev {uplink} nodad",
+                f"address add {links.HOST6}/128 dev {uplink} nodad",
+                f"route replace {inner6}/128 dev {uplink}",
+            ]
             within += [
                 f"address replace {inner6}/128 dev {OUTSIDE} nodad",
                 f"route replace {links.HOST6}/128 dev {OUTSIDE}",

@@ -141,6 +141,14 @@ def test_route_of_ipv6_is_one_of_its_own_version(caplog: pytest.LogCaptureFixtur
     assert realms.routes(made, 6) == {}, "the router does not connect the subnet of the next machine"
 
 
+def test_host_has_a_link_local_address_on_an_uplink_to_look_for_its_neighbour(
+    here: realms.Realms, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(realms, "_has_ipv6", lambda: True)
+    here.ensure("r")
+    assert f"address add fe80::1/64 dev {uplink_name('r')} nodad" in kernel.lines[None]
+
+
 def test_static_routes_of_a_realm_are_exact(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(realms, "_has_ipv6", lambda: False)
     kernel.shown["ip -json -4 route show proto static"] = (

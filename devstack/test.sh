@@ -54,7 +54,8 @@ trap leave EXIT
 leave() {
     [[ -z $beside_pid ]] || kill -- "-$beside_pid" 2>/dev/null || true
     [[ -z $databases ]] || drop_test_databases "$TEST_DATABASE" >>"$LOG" 2>&1 || say "The test databases could not be dropped: see $LOG"
-    rm -rf "$results" "$beside" "$begun" "$UNSTEADY" "$FAILURES"
+    remove_tree "$begun"
+    rm -f "$results" "$beside" "$UNSTEADY" "$FAILURES"
 }
 
 say "Testing $TOP (preparations are logged in $LOG)"

@@ -213,7 +213,8 @@ integration_tests() {
     driver_tests "$begun" || status=$?
     wait "$second" || status=$?
     cat "$said"
-    rm -r "$said" "$begun"
+    remove_tree "$begun"
+    rm "$said"
     return $status
 }
 

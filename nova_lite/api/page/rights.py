@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from nova_lite.api.page import consoles
 from nova_lite.api.page.configuration import ConfigurationApp
 from nova_lite.api.page.daemons import DaemonsApp
 from nova_lite.api.page.events import EventsApp
+from nova_lite.base import ip
 from nova_lite.operations import OPERATIONS, Operation
 
 
@@ -54,11 +54,10 @@ def address_of(caller: str) -> str | None:
     ``caller``: what the server has noted, or the addresses that a proxy has forwarded, the first one first.
     """
     try:
-        address = ipaddress.ip_address(caller.partition(",")[0].strip())
+        address = ip.parse(caller.partition(",")[0].strip())
     except ValueError:
         return None
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    address = mapped or address
+    address = getattr(address, "ipv4_mapped", None) or address
     return None if address.is_loopback or address.is_link_local or address.is_unspecified else str(address)
 
 

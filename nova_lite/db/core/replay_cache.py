@@ -30,7 +30,7 @@ def messages_taken(uow: UnitOfWork, message_ids: list[str]) -> list[bool]:
 
 
 def record(uow: UnitOfWork, *contexts: RequestContext, is_recognised: bool = True) -> None:
-    """Store the messages of these contexts, unless an earlier transaction of their handlers has stored them.
+    """Store the messages of these contexts, unless their handlers have stored them, before or in this transaction.
 
     Raises `MessageRefused` if one of them was taken before. To be called before anything is read or locked: a message
     that comes twice waits here for the transaction of the first one.
@@ -39,9 +39,12 @@ def record(uow: UnitOfWork, *contexts: RequestContext, is_recognised: bool = Tru
     this conductor itself may have taken the messages, and the handler has to return the same again.
     """
     found = {context.message for context in contexts if context.message is not None}
-    messages = sorted((message for message in found if not message.is_recorded), key=operator.attrgetter("id"))
+    stored: set[str] = uow.once(record, set)  # a clone accepts an operation of its source, too
+    new = (message for message in found if not message.is_recorded and message.id not in stored)
+    messages = sorted(new, key=operator.attrgetter("id"))
     if not messages:
         return
+    stored.update(message.id for message in messages)
     may_be_own = is_recognised and uow.may_be_done and all(message.was_stored for message in messages)
     rows = [{"id": message.id} for message in messages]
     if not insert_all_unless_taken(uow, SeenMessage, rows, taken_at=utcnow()) and not may_be_own:

@@ -52,6 +52,7 @@ def db(conf: cfg.ConfigOpts) -> Iterator[Database]:
     with database.engine.begin() as connection:
         for table in reversed(Base.metadata.sorted_tables):
             connection.execute(table.delete())
+    with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for statement in dict.fromkeys(analyses):
             connection.exec_driver_sql(statement)
     database.close()

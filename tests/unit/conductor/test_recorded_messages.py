@@ -176,6 +176,21 @@ def test_refused_message_is_recorded(db: Database, messages: VerifiedMessages, c
     assert is_taken(db, "1" * 32)
 
 
+def test_message_of_several_changes_in_one_transaction_is_recorded_once(db: Database) -> None:
+    context = make.context()
+    context.message = ReceivedMessage("m")
+
+    def change(uow: UnitOfWork) -> None:
+        replay_cache.record(uow, context)
+        replay_cache.record(uow, context)
+
+    db.write(change)
+    assert is_taken(db, "m") and context.message.is_recorded
+    context.message = ReceivedMessage("m")
+    with pytest.raises(exceptions.MessageRefused):
+        db.write(change)
+
+
 def test_message_without_the_database_is_not_recorded_twice(
     manager: ConductorManager, messages: VerifiedMessages, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -301,6 +301,10 @@ LATEST = microversions.MAXIMUM.minor
 VARIABLE = re.compile(r"\{(\w+)\}")
 
 
+#: Queries that routes of single things need, by service and route.
+QUERIES = {("network", "/ports/{id}/trace"): "?destination=192.0.2.1"}
+
+
 class Attempt(NamedTuple):
     """``named``: kind and value of each variable of the URL; ``known``: the kinds are what they name. ``unserved``: the
     route is no service's."""
@@ -348,7 +352,7 @@ def every_request(things: Mapping[str, list[str]], first: Mapping[str, list[str]
             choices = [choice[:1] for choice in choices]
         for named in _combined(choices, kinds):
             values = dict(zip(names, (value for _, value in named), strict=True))
-            path = row.path.format(**values)
+            path = row.path.format(**values) + QUERIES.get((row.service, row.path), "")
             for body in row.bodies:
                 known = None not in kinds
                 yield Attempt(row.service, row.method, row.path, path, named, body, row.version, row.unserved, known)

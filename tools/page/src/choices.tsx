@@ -1,5 +1,7 @@
 import { list } from "./api";
+import { called, naming } from "./called";
 import { t } from "./messages";
+import { shared } from "./state";
 import type { Choice } from "./ui";
 
 export { Secret } from "./servers";
@@ -20,3 +22,39 @@ export const freeServers = async (): Promise<Choice[]> =>
   (await list("compute", "/servers/detail?limit=1000", "servers"))
     .filter((server) => ["ACTIVE", "SHUTOFF", "PAUSED"].includes(server.status))
     .map((server) => ({ value: server.id, label: server.name }));
+
+export interface ServerAddress {
+  port: string;
+  address: string;
+  label: string;
+}
+
+/** The addresses of the project's servers, each with its port. `family`: only those of one. */
+export async function serverAddresses(family?: "IPv4"): Promise<ServerAddress[]> {
+  const project = shared.session!.project!.id;
+  const ports = await naming(list("network", `/ports?project_id=${project}`, "ports"), "servers");
+  return ports
+    .filter((port) => port.device_owner.startsWith("compute:"))
+    .flatMap((port) =>
+      port.fixed_ips.map(({ ip_address: address }) => ({
+        port: port.id,
+        address,
+        label: `${address} (${called(port.device_id)})`,
+      })),
+    )
+    .filter(({ address }) => !family || !address.includes(":"));
+}
+
+/** The address ranges of networks inside of the cloud. */
+export async function ownSubnets(): Promise<Choice[]> {
+  const [subnets, found] = await Promise.all([
+    list("network", "/subnets", "subnets"),
+    list("network", "/networks", "networks"),
+  ]);
+  const inside = new Map(
+    found.filter((row) => !row["router:external"]).map((row) => [row.id, row.name || row.id.slice(0, 8)]),
+  );
+  return subnets
+    .filter((row) => inside.has(row.network_id))
+    .map((row) => ({ value: row.id, label: `${inside.get(row.network_id)} – ${row.cidr}` }));
+}

@@ -511,9 +511,15 @@ def test_user_makes_a_load_balancer_on_one_screen(cloud: dict[str, Any], page: P
 def test_user_forwards_a_port_of_a_floating_address(cloud: dict[str, Any], page: Page) -> None:
     with client(cloud) as sdk:
         image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
-        made = sdk.compute.create_server(name="behind", image_id=image.id, flavor_id=flavor.id, networks="auto")
+        outside = sdk.network.find_network("public").id
+        network = sdk.network.create_network(name="inner")
+        subnet = sdk.network.create_subnet(network_id=network.id, cidr="10.64.9.0/24", ip_version=4)
+        router = sdk.network.create_router(name="inner", external_gateway_info={"network_id": outside})
+        sdk.network.add_interface_to_router(router, subnet_id=subnet.id)
+        values = {"image_id": image.id, "flavor_id": flavor.id, "networks": [{"uuid": network.id}]}
+        made = sdk.compute.create_server(name="behind", **values)
         address = next(iter(sdk.compute.wait_for_server(made).addresses.values()))[0]["addr"]
-        floating = sdk.network.create_ip(floating_network_id=sdk.network.find_network("public").id)
+        floating = sdk.network.create_ip(floating_network_id=outside)
         page.log_in("demo", PASSWORD)
         page.go(f"floating-addresses/{floating.id}")
         page.sees("No port of this address leads to a server.")

@@ -1,6 +1,7 @@
 import { list } from "./api";
-import { called, naming } from "./called";
+import { called, namesOf } from "./called";
 import { t } from "./messages";
+import type { Port } from "./network.types";
 import { shared } from "./state";
 import type { Choice } from "./ui";
 
@@ -29,12 +30,21 @@ export interface ServerAddress {
   label: string;
 }
 
+/** Those ports that are servers', once the servers' names are there. */
+export async function ofServers(found: Promise<Port[]>): Promise<Port[]> {
+  const ports = (await found).filter((port) => port.device_owner.startsWith("compute:"));
+  await namesOf(
+    "servers",
+    ports.map((port) => port.device_id),
+  );
+  return ports;
+}
+
 /** The addresses of the project's servers, each with its port. `family`: only those of one. */
 export async function serverAddresses(family?: "IPv4"): Promise<ServerAddress[]> {
   const project = shared.session!.project!.id;
-  const ports = await naming(list("network", `/ports?project_id=${project}`, "ports"), "servers");
+  const ports = await ofServers(list("network", `/ports?project_id=${project}`, "ports"));
   return ports
-    .filter((port) => port.device_owner.startsWith("compute:"))
     .flatMap((port) =>
       port.fixed_ips.map(({ ip_address: address }) => ({
         port: port.id,

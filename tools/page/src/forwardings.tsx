@@ -1,8 +1,8 @@
 // Port forwardings of a floating address: one address leads to several servers.
 import type { VNode } from "preact";
 import { call, list } from "./api";
-import { called, naming } from "./called";
-import { serverAddresses } from "./choices";
+import { called } from "./called";
+import { ofServers, serverAddresses } from "./choices";
 import { t } from "./messages";
 import type { FloatingIp, PortForwarding } from "./network.types";
 import { useData } from "./state";
@@ -79,7 +79,7 @@ export function Forwardings({ row }: { row: FloatingIp }): VNode {
     async () => {
       const [forwardings, ports] = await Promise.all([
         list("network", `/floatingips/${row.id}/port_forwardings`, "port_forwardings"),
-        naming(list("network", "/ports", "ports"), "servers"),
+        ofServers(list("network", "/ports", "ports")),
       ]);
       const devices = new Map(ports.map((port) => [port.id, port.device_id]));
       return forwardings.map((item) => ({ ...item, server: called(devices.get(item.internal_port_id) ?? "") }));

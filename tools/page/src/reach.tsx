@@ -3,6 +3,7 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { call, list } from "./api";
 import { called, naming } from "./called";
+import { ofServers } from "./choices";
 import { withNames } from "./hints";
 import { t } from "./messages";
 import type { Port, SecurityGroup, Trace } from "./network.types";
@@ -19,10 +20,10 @@ interface Ends {
 
 async function loadEnds(): Promise<Ends> {
   const [ports, groups] = await Promise.all([
-    naming(list("network", "/ports", "ports"), "servers", "networks"),
+    naming(ofServers(list("network", "/ports", "ports")), "networks"),
     list("network", "/security-groups", "security_groups"),
   ]);
-  return { ports: ports.filter((port) => port.device_owner.startsWith("compute:")), groups };
+  return { ports, groups };
 }
 
 const nameOf = (port: Port): string => called(port.device_id);

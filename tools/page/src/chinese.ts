@@ -828,6 +828,9 @@ export const CHINESE: Record<string, string> = {
   "has to have keys of its own below it": "下面必须有自己的键",
   "is there already, in line": "已存在，在第几行：",
   "recent": "最近",
+  "Renamed": "已重命名",
+  "Stopping": "正在关机",
+  "Undo": "撤销",
   // Words of the APIs that the page shows: states, tasks, and actions.
   "Active": "运行",
   "Critical": "严重",

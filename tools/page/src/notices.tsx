@@ -8,7 +8,7 @@ import { link } from "./state";
 import { Failure } from "./ui";
 
 /** Seconds in which a user may undo an action here. Afterwards the opposite action does the same. */
-const UNDONE = 12;
+const UNDONE = 20;
 
 /** Offer a text as a file. */
 export function save({ name, text }: { name: string; text: string }): void {

@@ -67,6 +67,7 @@ const TONES: Record<string, string[]> = {
     "confirmed",
     "done",
     "yes",
+    "online",
   ],
   bad: ["error", "down", "failure", "failed", "killed", "error_deleting", "no", "critical"],
   busy: [
@@ -87,7 +88,18 @@ const TONES: Record<string, string[]> = {
     "pending",
     "uploading",
   ],
-  warn: ["verify_resize", "disabled", "rescue", "paused", "suspended", "deactivated", "forced down", "warning"],
+  warn: [
+    "verify_resize",
+    "disabled",
+    "rescue",
+    "paused",
+    "suspended",
+    "deactivated",
+    "forced down",
+    "warning",
+    "degraded",
+    "offline",
+  ],
 };
 
 export function Status({ value, busy }: { value: string; busy?: boolean | undefined }): VNode {
@@ -309,6 +321,7 @@ export interface Field {
 type TextName =
   | "address"
   | "after"
+  | "algorithm"
   | "before"
   | "cidr"
   | "cores"
@@ -319,9 +332,11 @@ type TextName =
   | "disk"
   | "dns"
   | "every"
+  | "external"
   | "flavor"
   | "floatingip"
   | "format"
+  | "from"
   | "gigabytes"
   | "group"
   | "high"
@@ -330,13 +345,16 @@ type TextName =
   | "hourly"
   | "image"
   | "instances"
+  | "internal"
   | "key"
   | "low"
   | "minute"
+  | "monitor"
   | "name"
   | "network"
   | "outside"
   | "password"
+  | "path"
   | "policy"
   | "pool"
   | "port"
@@ -356,7 +374,9 @@ type TextName =
   | "state"
   | "subnet"
   | "tags"
+  | "to"
   | "type"
+  | "url"
   | "value"
   | "vcpus"
   | "visibility"

@@ -19,7 +19,19 @@ const options = {
   legalComments: "none",
   logLevel: "warning",
 };
-await esbuild.build({ ...options, entryPoints: { app: "src/main.tsx", style: "src/style.css" }, format: "iife" });
+const first = await esbuild.build({
+  ...options,
+  entryPoints: { app: "src/main.tsx", style: "src/style.css" },
+  format: "iife",
+  loader: { ".woff2": "file", ".svg": "dataurl" },
+  assetNames: "[name]-[hash]", // browsers keep a file of this name for good
+  metafile: true,
+});
+const font = Object.keys(first.metafile.outputs)
+  .map((name) => path.basename(name))
+  .find((name) => name.endsWith(".woff2"));
+for (const name of fs.readdirSync(target))
+  if (name.endsWith(".woff2") && name !== font) fs.rmSync(path.join(target, name));
 // What a console needs is loaded when the first one is opened.
 await esbuild.build({
   ...options,
@@ -34,6 +46,8 @@ await esbuild.build({
 fs.renameSync(path.join(target, "terminal.css.css"), path.join(target, "terminal.css"));
 const licenses = [
   ["preact", "LICENSE", "app.js"],
+  ["lucide", "LICENSE", "app.js"],
+  ["@fontsource-variable/geist", "LICENSE", font],
   ["@novnc/novnc", "LICENSE.txt", "screen.js"],
   ["@novnc/novnc", "docs/LICENSE.MPL-2.0", "screen.js"],
   ["@xterm/xterm", "LICENSE", "terminal.js and terminal.css"],
@@ -45,7 +59,9 @@ const text = licenses.map(([name, file, where]) => {
   return `${where}: ${name} ${version}. Its source is at ${homepage ?? repository.url ?? repository}\n\n${fs.readFileSync(path.join(folder, file), "utf8")}`;
 });
 fs.writeFileSync(path.join(target, "licenses.txt"), text.join(`\n${"-".repeat(80)}\n\n`));
-for (const name of ["index.html", "icon.svg"]) fs.copyFileSync(path.join(here, "src", name), path.join(target, name));
+fs.copyFileSync(path.join(here, "src/icon.svg"), path.join(target, "icon.svg"));
+const page = fs.readFileSync(path.join(here, "src/index.html"), "utf8");
+fs.writeFileSync(path.join(target, "index.html"), page.replace("FONT", font));
 
 // The digest by which a test without Node.js sees that these files are older than their sources.
 const sources = [

@@ -877,6 +877,9 @@ export const CHINESE: Record<string, string> = {
   "load balancer": "负载均衡器",
   "the same for each client address": "同一客户端地址固定",
   "with the fewest connections": "连接最少者",
+  "Renamed": "已重命名",
+  "Stopping": "正在关机",
+  "Undo": "撤销",
   // Words of the APIs that the page shows: states, tasks, and actions.
   "Active": "运行",
   "Critical": "严重",

@@ -9,6 +9,7 @@ import { Create } from "./create";
 import { Explorer } from "./explorer";
 import { visited } from "./finder";
 import { aggregates, serverGroups } from "./groups";
+import { Icon } from "./icons";
 import type { Named, TokenReply } from "./identity.types";
 import {
   credentials,
@@ -219,12 +220,13 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
           aria-expanded={open}
           onClick={() => setOpen(!open)}
         >
-          ☰
+          <Icon name="menu" />
         </button>
         <a class="brand" href={link("overview")}>
           <img src="icon.svg" alt="" width={22} height={22} /> nova_lite
         </a>
         <button type="button" class="find" onClick={() => setSearch(true)}>
+          <Icon name="search" />
           <span>{t("Find or do anything")}</span>
           <kbd>/</kbd>
         </button>
@@ -242,6 +244,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
                     .map((item) => (
                       <li key={item.path}>
                         <a href={link(item.path)} aria-current={current === item.path ? "page" : undefined}>
+                          <Icon name={item.path} />
                           {item.title}
                         </a>
                       </li>

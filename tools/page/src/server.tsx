@@ -16,6 +16,7 @@ import { ConsoleView, consoleUrl, isReached, type Kind } from "./consoles";
 import { createAgain, createOf } from "./create";
 import { Graphs, rateWords } from "./graphs";
 import { withNames } from "./hints";
+import { Icon } from "./icons";
 import type { Image } from "./image.types";
 import type { Change } from "./live";
 import { t } from "./messages";
@@ -35,6 +36,7 @@ import {
   Facts,
   Failure,
   Head,
+  Meter,
   Name,
   Status,
   size,
@@ -260,13 +262,13 @@ function Funnel({ text }: { text: string }): VNode | null {
     <ol class="funnel" aria-label={t("Hosts that each filter left")}>
       <li>
         <span>{t("Hosts at first")}</span>
-        <meter min={0} max={found[0]!.of} value={found[0]!.of} aria-label={t("Hosts at first")} />
+        <Meter used={found[0]!.of} total={found[0]!.of} label={t("Hosts at first")} even />
         <b>{found[0]!.of}</b>
       </li>
       {found.map((stage) => (
         <li key={stage.filter}>
           <span>{stage.filter}</span>
-          <meter min={0} max={found[0]!.of} value={stage.of - stage.out} aria-label={stage.filter} />
+          <Meter used={stage.of - stage.out} total={found[0]!.of} label={stage.filter} even />
           <b>{stage.of - stage.out}</b>
           <ul>
             {stage.hosts.map((host) => (
@@ -302,6 +304,7 @@ function Access({ server }: { server: Instance }): VNode | null {
       {server.key_name && runs && found.length > 0 && <LogIn server={server} />}
       {runs && (
         <a class="button" href={link("servers", server.id, "console")}>
+          <Icon name="terminal" />
           {t("Console")}
         </a>
       )}

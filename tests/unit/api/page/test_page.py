@@ -50,7 +50,7 @@ def test_root_is_the_page_with_a_strict_policy(page: PageClient) -> None:
     assert b'<script src="app.js" defer></script>' in response.body
     assert b"style=" not in response.body
     assert_secure(response)
-    assert "script-src 'self'; style-src 'self'" in response.headers["Content-Security-Policy"]
+    assert "script-src 'self'; style-src 'self'; font-src 'self'" in response.headers["Content-Security-Policy"]
 
 
 def test_file_is_sent_compressed_and_once(page: PageClient) -> None:
@@ -64,10 +64,25 @@ def test_file_is_sent_compressed_and_once(page: PageClient) -> None:
     assert page("HEAD", "/app.js", marked=False).status_code == 200
 
 
-def test_files_of_the_first_view_are_small(page: PageClient) -> None:
-    """The whole page, compressed, is at most 250 KB."""
+def test_files_of_the_first_view_are_small() -> None:
+    """The script is at most 110 KB, the typeface 50 KB, and both with page and style 160 KB, compressed."""
     site = files.load()
-    assert sum(len(site[path].compressed) for path in ("/", "/app.js", "/style.css")) < 250_000
+    (font,) = (path for path in site if path.endswith(".woff2"))
+    assert len(site["/app.js"].compressed) <= 110_000
+    assert len(site[font].compressed) <= 50_000
+    assert sum(len(site[path].compressed) for path in ("/", "/app.js", "/style.css", font)) <= 160_000
+
+
+def test_typeface_is_loaded_early_and_kept_for_good(page: PageClient) -> None:
+    (font,) = re.findall(r'<link rel="preload" href="([^"]+)" as="font"', page("GET", "/", marked=False).text)
+    assert font.encode() in page("GET", "/style.css", marked=False).body
+    response = page("GET", f"/{font}", marked=False, Accept_Encoding="gzip")
+    assert response.headers["Content-Type"] == "font/woff2"
+    assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    assert "Content-Encoding" not in response.headers
+    assert response.body[:4] == b"wOF2"
+    assert_secure(response)
+    assert page("GET", "/app.js", marked=False).headers["Cache-Control"] == "no-cache"
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/../app.py", "/static/app.js", "/sources.sha256", "/%00", "/app.js/"])

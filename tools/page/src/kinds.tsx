@@ -4,7 +4,7 @@ import { type ApiError, all, call, list, upload } from "./api";
 import { called, naming } from "./called";
 import { freeServers, ownSubnets, Secret, serverAddresses } from "./choices";
 import type { KeyPair } from "./compute.types";
-import { createOf } from "./create";
+import { createOf } from "./draft";
 import { Forwardings, forward } from "./forwardings";
 import type { Credential } from "./identity.types";
 import type { Image } from "./image.types";
@@ -12,14 +12,12 @@ import type { Kind } from "./listing";
 import { t } from "./messages";
 import type { FloatingIp, Network, Port, Router, SecurityGroup, SecurityRule, Subnet } from "./network.types";
 import { Reach } from "./reach";
-import { freeAddresses } from "./server";
 import { isBootable, names } from "./servers";
 import { keep, kept, link, shared, useData } from "./state";
 import { Table } from "./table";
 import { Topology } from "./topology";
 import {
   type Action,
-  ActionButtons,
   type Choice,
   command,
   Empty,
@@ -1473,5 +1471,3 @@ export function Quotas(): VNode {
     </>
   );
 }
-
-export { ActionButtons, freeAddresses };

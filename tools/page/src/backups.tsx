@@ -190,6 +190,7 @@ const request = (method: string, path: string, body?: unknown): string => {
 
 export const policies = (): Kind<BackupPolicy> => ({
   path: "backup-policies",
+  services: ["compute"],
   title: t("Backup policies"),
   one: t("backup policy"),
   rule: "os_compute_api:os-backup-policies:index",

@@ -768,6 +768,7 @@ const choicesOf = (kind: "projects" | "roles" | "users") => async () =>
 
 export const users = (): Kind<User> => ({
   path: "users",
+  services: ["identity"],
   title: t("Users"),
   one: t("user"),
   rule: "identity:list_users",
@@ -915,6 +916,7 @@ function Roles({ query }: { query: string }): VNode {
 
 export const projects = (): Kind<Project> => ({
   path: "projects",
+  services: ["identity"],
   title: t("Projects"),
   one: t("project"),
   rule: "identity:list_projects",
@@ -1077,6 +1079,7 @@ function ProjectQuota({ project }: { project: string }): VNode | null {
 
 export const flavors = (): Kind<Flavor> => ({
   path: "flavors",
+  services: ["compute"],
   title: t("Flavors"),
   one: t("flavor"),
   rule: "os_compute_api:flavors:detail",

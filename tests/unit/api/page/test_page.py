@@ -72,7 +72,7 @@ def test_scripts_of_the_first_view_are_small() -> None:
     assert sum(len(site[path].compressed) for path in scripts) <= 80_000
     later = {path for path in site if path.endswith(".js")} - scripts
     assert later >= {"/chinese.js", "/screen.js", "/terminal.js"}
-    # What a script imports at once is among them, so that the browser does not load one after the other.
+    # The imports of each script are among them, so that the browser does not load one after the other.
     for path in scripts:
         at_once = re.findall(r'(?:from|import)"\./([^"]+)"', site[path].data.decode())
         assert {f"/{name}" for name in at_once} <= scripts

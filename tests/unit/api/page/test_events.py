@@ -114,7 +114,13 @@ def test_change_by_a_request_is_told_once_to_its_project_and_to_who_sees_all(
     feed.turn()
     own, other, admin = (feed.open(item) for item in (caller(), caller("p2"), caller("p3", sees_all=True)))
     assert taken(own) == taken(other) == taken(admin) == [("begin", ["requests"])]
-    stored[:0] = [request(9, "identity", action="authenticate"), request(1, "network"), request(2, "volume"), request(3, "network"), request(4, "image", "p2")]
+    stored[:0] = [
+        request(9, "identity", action="authenticate"),
+        request(1, "network"),
+        request(2, "volume"),
+        request(3, "network"),
+        request(4, "image", "p2"),
+    ]
     feed.turn()
     assert taken(own) == [("requests", ["network", "volume"])]
     assert taken(other) == [("requests", ["image"])]

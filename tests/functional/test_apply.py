@@ -247,6 +247,17 @@ def test_change_between_plan_and_answer_stops_everything(
     demo.network.delete_network(demo.network.find_network("inner"))
 
 
+def test_deletion_of_a_used_thing_is_refused_before_anything_is_done(directory: Path, demo: Connection) -> None:
+    assert command(directory, "--yes").returncode == 0
+    port = demo.network.create_port(network_id=demo.network.find_network("inner").id, name="own")
+    (directory / "cloud.yaml").write_text("cloud: shop\n")
+    ended = command(directory, "--yes")
+    assert ended.returncode == 1 and f"things of others use it: port {port.id}. Nothing was changed." in ended.stderr
+    assert demo.compute.find_server("web").status == "ACTIVE"
+    demo.network.delete_port(port)
+    assert command(directory, "--yes").returncode == 0
+
+
 def test_admin_describes_projects_and_flavors(cloud: Cloud, tmp_path: Path) -> None:
     admin = connect(cloud, "admin")
     content = {

@@ -26,7 +26,7 @@ from nova_lite.cmd.apply.desired import Builder, wanted_names
 from nova_lite.cmd.apply.document import File, Mistake
 from nova_lite.cmd.apply.plan import Place, Step
 from nova_lite.cmd.apply.reader import Reader
-from nova_lite.cmd.apply.writer import Writer
+from nova_lite.cmd.apply.writer import Unfinished, Writer
 
 PROG = "nova-lite apply"
 DESCRIPTION = (
@@ -76,6 +76,9 @@ def _run(args: argparse.Namespace, file: File, api: Api) -> int:
     print(f"\n{text.summary(steps)}.")
     if args.diff:
         return DIFFERENT
+    if obstacle := place.obstacle(steps):
+        key, sentence = obstacle
+        raise Mistake(f"{sentence} Nothing was changed.", builder.paths.get(key, ""))
     if not args.yes and not _is_confirmed():
         print("Nothing was changed.")
         return FAILED
@@ -101,14 +104,15 @@ def planned(api: Api, file: File) -> tuple[Builder, Place, list[Step]]:
 def carry_out(api: Api, file: File, builder: Builder, place: Place, steps: Sequence[Step]) -> None:
     """Carry out the steps. Raises `Mistake` at the first that fails, with its place in the file."""
     writer = Writer(api, file.document, place)
-    for step in steps:
-        if not step.implied:
-            print(f"{step.op} {text.title(step)}", flush=True)
-        try:
+    try:
+        for step in steps:
+            if not step.implied:
+                print(f"{step.op} {text.title(step.key)}", flush=True)
             writer.do(step)
-        except Mistake as error:
-            sentence = f"cannot {step.op} {text.title(step)}: {error} What is done so far stays; repeat it to continue."
-            raise Mistake(sentence, builder.paths.get(step.key, "")) from error
+        writer.finish()
+    except Unfinished as error:
+        sentence = f"{error} What is done so far stays; repeat it to continue."
+        raise Mistake(sentence, builder.paths.get(error.key, "")) from error
 
 
 def _is_confirmed() -> bool:

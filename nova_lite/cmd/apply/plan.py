@@ -59,6 +59,14 @@ class Thing(msgspec.Struct, frozen=True):
     def key(self) -> Key:
         return self.kind, self.name
 
+    @property
+    def refs(self) -> frozenset[Key]:
+        return self.needs | self.uses
+
+    def is_related_to(self, other: Thing) -> bool:
+        """Return whether both are the same thing, or one refers to the other."""
+        return self.key == other.key or self.key in other.refs or other.key in self.refs
+
 
 Things: TypeAlias = Mapping[Key, Thing]
 
@@ -166,12 +174,12 @@ def _order(made: Mapping[tuple[Op, Key], Step], desired: Things, found: Things) 
         else:
             sorter.add((op, key))
             assert before is not None
-            kept = desired[key].needs | desired[key].uses if op == Op.UPDATE else frozenset()
-            for other in (before.needs | before.uses) - kept:
+            kept = desired[key].refs if op == Op.UPDATE else frozenset()
+            for other in before.refs - kept:
                 if (Op.DELETE, other) in made:
                     sorter.add((Op.DELETE, other), (op, key))
         if op != Op.DELETE:
-            for other in desired[key].needs | desired[key].uses:
+            for other in desired[key].refs:
                 after((op, key), (Op.CREATE, other), (Op.UPDATE, other))
     return list(_sorted(sorter))
 
@@ -201,19 +209,31 @@ def simulate(found: Things, planned: Iterable[Step]) -> dict[Key, Thing]:
         assert step.after is not None
         if (step.key in things) != (step.op == Op.UPDATE):
             raise ValueError(f"{step.op} of {step.key} at the wrong time")
-        if missing := (step.after.needs | step.after.uses) - things.keys():
+        if missing := step.after.refs - things.keys():
             raise ValueError(f"{step.op} of {step.key} before {missing}")
         things[step.key] = step.after
     return things
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A cloud's own things with their ids, and others that a file names. Ids of others: by kind and name."""
+    """A cloud's own things with their ids, and others that a file names. Ids of others: by kind and name.
+
+    ``users``: things of others, by the own thing that they use, so that it cannot be deleted.
+    """
 
     found: dict[Key, Thing]
     ids: dict[Key, str]
     others: dict[Key, list[str]]
     flavors: dict[str, dict[str, Any]]
+    users: dict[Key, list[str]] = {}
+
+    def obstacle(self, planned: Iterable[Step]) -> tuple[Key, str] | None:
+        """Return a thing that the cloud would not delete, because others use it, and the sentence that says so."""
+        for step in planned:
+            if step.op == Op.DELETE and (users := self.users.get(step.key)):
+                names = ", ".join(users[:3]) + (f" and {len(users) - 3} more" if len(users) > 3 else "")
+                return step.key, f"{' '.join(step.key)} has to be deleted, but things of others use it: {names}."
+        return None
 
     def fingerprint(self) -> str:
         """Return a digest of all of it: two places with the same one are equal."""
@@ -223,5 +243,6 @@ class Place(msgspec.Struct, frozen=True):
         ]
         rows += [[key, sorted(ids)] for key, ids in self.others.items()]
         rows += [[name, values] for name, values in self.flavors.items()]
+        rows += [["users", key, sorted(users)] for key, users in self.users.items()]
         encoder = msgspec.json.Encoder(order="sorted")
         return hashlib.sha256(b"\n".join(sorted(encoder.encode(row) for row in rows))).hexdigest()

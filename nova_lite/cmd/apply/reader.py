@@ -26,6 +26,7 @@ class Reader:
         self._ids: dict[Key, str] = {}
         self._others: dict[Key, list[str]] = {}
         self._flavors: dict[str, dict[str, Any]] = {}
+        self._users: dict[Key, list[str]] = {}
         #: Names by kind and id: of marked things, and of others that the file names.
         self._names: dict[tuple[str, str], str] = {}
 
@@ -45,7 +46,7 @@ class Reader:
         self._volumes()
         self._floating_addresses()
         self._backup_policies()
-        return Place(self._found, self._ids, self._others, self._flavors)
+        return Place(self._found, self._ids, self._others, self._flavors, self._users)
 
     # --- kinds
 
@@ -140,6 +141,14 @@ class Reader:
                 for subnet in self._subnets_of(port):
                     needs = {("router", router), subnet}
                     self._add("router interface", f"{router}/{subnet[1]}", None, {}, needs)
+            elif self._mark_of(port["description"]) is None and port["device_owner"] != "network:dhcp":
+                used = self._keys("network", [self._name("network", port["network_id"])])
+                groups = [self._name("security group", group) for group in port["security_groups"]]
+                for key in [*used, *self._subnets_of(port), *self._keys("security group", groups)]:
+                    self._use(key, f"port {port['id']}")
+
+    def _use(self, key: Key, user: str) -> None:
+        self._users.setdefault(key, []).append(user)
 
     def _subnets_of(self, port: dict[str, Any]) -> list[Key]:
         names = [self._name("subnet", address["subnet_id"]) for address in port["fixed_ips"]]
@@ -213,6 +222,8 @@ class Reader:
                 if server := self._names.get(("server", attachment["server_id"])):
                     needs = {("volume", marked.name), ("server", server)}
                     self._add("attachment", marked.name, attachment["server_id"], {"server": server}, needs)
+                else:
+                    self._use(("volume", marked.name), f"server {attachment['server_id']}")
 
     def _floating_addresses(self) -> None:
         ways = routes(self._found)

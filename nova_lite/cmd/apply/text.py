@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nova_lite.cmd.apply.effects import effects
-from nova_lite.cmd.apply.plan import Op, Step
+from nova_lite.cmd.apply.plan import Key, Op, Step
 
 #: Characters of a value. Longer ones are cut.
 _MAX_VALUE = 60
@@ -21,7 +21,7 @@ def rows(steps: Sequence[Step]) -> Iterator[str]:
         word = word_of(step)
         if step.implied or (step.op == Op.CREATE and step.is_replacement):
             continue
-        yield f"  {_SIGNS[word]:>3} {word} {title(step)}{_reason(step)}"
+        yield f"  {_SIGNS[word]:>3} {word} {title(step.key)}{_reason(step)}"
         if word != "replace" or step.cause is None:
             yield from (f"        {line}" for line in _changes(step))
         yield from (f"        {line}" for line in effects(step))
@@ -31,8 +31,9 @@ def word_of(step: Step) -> str:
     return "replace" if step.is_replacement else {Op.UPDATE: "change"}.get(step.op, step.op.value)
 
 
-def title(step: Step) -> str:
-    return " ".join(step.key)
+def title(key: Key) -> str:
+    """Return kind and name, without control characters, which names in some clouds may have."""
+    return "".join(character if character.isprintable() else "?" for character in " ".join(key))
 
 
 def summary(steps: Sequence[Step]) -> str:
@@ -43,7 +44,7 @@ def summary(steps: Sequence[Step]) -> str:
 
 
 def _reason(step: Step) -> str:
-    return f", because {' '.join(step.cause)} is replaced or deleted" if step.cause is not None else ""
+    return f", because {title(step.cause)} is replaced or deleted" if step.cause is not None else ""
 
 
 def _changes(step: Step) -> Iterator[str]:

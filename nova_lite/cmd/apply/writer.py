@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from nova_lite.cmd.apply import mark
 from nova_lite.cmd.apply.api import VOLUMES_AT_REST, Api, NotThere, is_at_work
@@ -33,6 +34,22 @@ _COLLECTIONS = {
 _REMOVED_LATER = ("server", "volume")
 
 
+class Unfinished(Mistake):
+    """A step that was refused, or has failed. ``key``: the thing that it changes."""
+
+    def __init__(self, op: Op, key: Key, sentence: str) -> None:
+        super().__init__(f"cannot {op} {' '.join(key)}: {sentence}")
+        self.key = key
+
+
+class _Pending(NamedTuple):
+    """A thing that its service still makes or removes. ``wait`` returns at the end, or raises `Mistake`."""
+
+    thing: Thing
+    op: Op
+    wait: Callable[[], None]
+
+
 class Writer:
     """Carries out steps. ``place``: what was read; its ids follow the steps."""
 
@@ -43,6 +60,7 @@ class Writer:
         self._ids = dict(place.ids)
         self._user_data = {name: part.user_data for part in document.servers for name in server_names(part)}
         self._networks = {name: part.networks for part in document.servers for name in server_names(part)}
+        self._pending: list[_Pending] = []
         self._relations: dict[str, tuple[Callable[[Thing], None], Callable[[Thing], None]]] = {
             "router gateway": (self._open_gateway, self._close_gateway),
             "router interface": (self._add_interface, self._remove_interface),
@@ -52,11 +70,21 @@ class Writer:
         }
 
     def do(self, step: Step) -> None:
-        """Carry out one step. Raises `Mistake` with the cloud's sentence if it is refused or fails."""
-        if step.implied:
-            return
+        """Carry out one step. Raises `Unfinished` with the cloud's sentence.
+
+        Servers and volumes are made and removed while the next steps are carried out. A step waits for the things that
+        it has to do with.
+        """
         thing = step.before if step.op == Op.DELETE else step.after
         assert thing is not None
+        if not step.implied:
+            self._finish(thing)
+            try:
+                self._do(step, thing)
+            except Mistake as error:
+                raise Unfinished(step.op, step.key, str(error)) from error
+
+    def _do(self, step: Step, thing: Thing) -> None:
         if thing.kind in self._relations:
             create, delete = self._relations[thing.kind]
             (delete if step.op == Op.DELETE else create)(thing)
@@ -66,6 +94,19 @@ class Writer:
             self._create(thing)
         else:
             self._update(thing, step)
+
+    def finish(self) -> None:
+        """Wait until all things are made or removed. Raises `Unfinished` for the first that failed."""
+        self._finish(None)
+
+    def _finish(self, thing: Thing | None) -> None:
+        """Wait for the things that have to do with this one, or for all."""
+        for pending in [item for item in self._pending if thing is None or item.thing.is_related_to(thing)]:
+            self._pending.remove(pending)
+            try:
+                pending.wait()
+            except Mistake as error:
+                raise Unfinished(pending.op, pending.thing.key, str(error)) from error
 
     # --- things
 
@@ -78,7 +119,9 @@ class Writer:
             if not self._is_gone(service, one):
                 raise error
         if thing.kind in _REMOVED_LATER:
-            self._api.wait(f"the removal of {thing.kind} {thing.name}", lambda: self._is_gone(service, one))
+            what = f"the removal of {thing.kind} {thing.name}"
+            wait = functools.partial(self._api.wait, what, lambda: self._is_gone(service, one))
+            self._pending.append(_Pending(thing, Op.DELETE, wait))
 
     def _is_gone(self, service: str, path: str) -> bool:
         try:
@@ -94,9 +137,9 @@ class Writer:
         if thing.kind == "flavor":
             self._set_flavor_parts(thing, {}, [])
         elif thing.kind == "server":
-            self._settle_server(thing)
+            self._pending.append(_Pending(thing, Op.CREATE, lambda: self._settle_server(thing)))
         elif thing.kind == "volume":
-            self._settle_volume(thing)
+            self._pending.append(_Pending(thing, Op.CREATE, lambda: self._settle_volume(thing)))
 
     def _update(self, thing: Thing, step: Step) -> None:
         assert step.before is not None

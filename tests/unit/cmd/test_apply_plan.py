@@ -50,7 +50,7 @@ def content_of(found: dict[Key, Thing]) -> dict[Key, Any]:
 
 
 def shown(steps: list[Step]) -> list[str]:
-    return [f"{step.op} {text.title(step)}" for step in steps if not step.implied]
+    return [f"{step.op} {text.title(step.key)}" for step in steps if not step.implied]
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
@@ -159,6 +159,20 @@ def test_security_group_goes_after_the_ports_that_leave_it(tmp_path: Path) -> No
     assert shown(plans.steps(after, before)) == ["update port web/private", "delete security group web"]
 
 
+def test_new_key_pair_comes_after_the_old_one_which_goes_after_its_last_use(tmp_path: Path) -> None:
+    key = {"name": "alice", "public_key": KEY}
+    before = described(tmp_path, key_pairs=[key], servers=[server(key_pair="alice")])
+    other = {"name": "alice", "public_key": f"{KEY}2"}
+    after = described(tmp_path, key_pairs=[other], servers=[server("app", key_pair="alice"), server()])
+    assert shown(plans.steps(after, before)) == [
+        "create port app/private",
+        "update server web",
+        "delete key pair alice",
+        "create key pair alice",
+        "create server app",
+    ]
+
+
 def test_rows_show_values_reasons_and_costs(tmp_path: Path) -> None:
     before = described(tmp_path, servers=[server(metadata={"role": "a"})], volumes=[{"name": "data", "size": 1}])
     after = described(tmp_path, servers=[server(flavor="large", metadata={"role": "b"})])
@@ -183,7 +197,7 @@ def test_row_of_a_value_has_no_control_characters(tmp_path: Path) -> None:
     assert all(row.isprintable() for row in text.rows(plans.steps(after, before)))
 
 
-def test_fingerprint_follows_values_ids_and_others(tmp_path: Path) -> None:
+def test_fingerprint_follows_values_ids_others_and_users(tmp_path: Path) -> None:
     found = described(tmp_path, servers=[server()])
     same, other = place(found), described(tmp_path, servers=[server(tags=["blue"])])
     assert same.fingerprint() == place(dict(reversed(found.items()))).fingerprint()
@@ -192,8 +206,18 @@ def test_fingerprint_follows_values_ids_and_others(tmp_path: Path) -> None:
         place(found, OTHERS[1:]),
         Place(found, {("server", "web"): "id"}, same.others, FLAVORS),
         Place(found, {}, same.others, {}),
+        Place(found, {}, same.others, FLAVORS, {("server", "web"): ["port"]}),
     ]
-    assert len({same.fingerprint(), *(item.fingerprint() for item in different)}) == 5
+    assert len({same.fingerprint(), *(item.fingerprint() for item in different)}) == 6
+
+
+def test_thing_that_others_use_is_an_obstacle_only_to_its_deletion(tmp_path: Path) -> None:
+    found = described(tmp_path, networks=[{"name": "inner", "cidr": "10.0.1.0/24"}])
+    used = Place(found, {}, {}, {}, {("subnet", "inner"): ["port a", "port b", "port c", "port d"]})
+    changed = described(tmp_path, networks=[{"name": "inner", "cidr": "10.0.1.0/24", "dns": ["10.1.1.1"]}])
+    assert used.obstacle(plans.steps(changed, found)) is None
+    key, sentence = used.obstacle(plans.steps({}, found)) or (None, "")
+    assert key == ("subnet", "inner") and sentence.endswith("use it: port a, port b, port c and 1 more.")
 
 
 # --- marks

@@ -38,7 +38,7 @@ def test_trace_summary_counts_each_daemon() -> None:
     assert all(int(count) > 0 for count in rows["compute"])
 
 
-@pytest.mark.parametrize(("request_name", "functions", "files"), [("create", 233, 61), ("pause", 145, 47)])
+@pytest.mark.parametrize(("request_name", "functions", "files"), [("create", 245, 62), ("pause", 158, 48)])
 def test_request_until_its_response_meets_few_functions_and_files(
     request_name: str, functions: int, files: int
 ) -> None:

@@ -27,90 +27,70 @@ class Session(orm.Session):
     """A session of the ORM with faster writes of the rows that most transactions change."""
 
     def flush(self, objects: Sequence[Any] | None = None) -> None:
-        if self._flushing or objects is not None or not self._are_planned(states := self._changed()):
+        if self._flushing or objects is not None or not self._is_planned():
             super().flush(objects)
-        elif states:
+        elif not self._is_clean():
             self._flushing = True
             try:
                 self._write()
             finally:
                 self._flushing = False
 
-    def _changed(self) -> list[orm.InstanceState[Any]]:
-        return [*self._new, *self._dirty_states]
-
-    def _are_planned(self, states: list[orm.InstanceState[Any]]) -> bool:
-        """Check whether there is at most one row of each model, and nothing that only SQLAlchemy can write."""
+    def _is_planned(self) -> bool:
+        """Check whether at most one row of each model has changed, and no part of it in other tables."""
+        states = [*self._new, *self._dirty_states]
         models = {state.class_ for state in states}
-        is_alone = len(models) == len(states) and not self._deleted
-        return is_alone and models.issubset(_MODELS) and all(map(_is_plain, states))
+        if self._deleted or len(models) < len(states) or not models.issubset(_MODELS):
+            return False
+        for state in states:
+            parts = state.mapper.relationships.keys()
+            for name in parts:
+                if state.dict.get(name) if state.key is None else name in state.committed_state:
+                    return False
+        return True
 
     def _write(self) -> None:
         self.dispatch.before_flush(self, None, None)  # may change an action
-        connection, written = self.connection(), self._changed()
-        for state in sorted(written, key=lambda state: _MODELS.index(state.class_)):
+        connection, states = self.connection(), [*self._new, *self._dirty_states]
+        for state in sorted(states, key=lambda state: _MODELS.index(state.class_)):
             if state.key is None:
                 _insert(connection, state)
             else:
                 _update(connection, state)
-        self._register_persistent(set(written))
-
-
-def _is_plain(state: orm.InstanceState[Any]) -> bool:
-    """Check that a row has no changed parts in other tables."""
-    parts = state.mapper.relationships.keys()
-    return not any(state.dict.get(name) if state.key is None else name in state.committed_state for name in parts)
+        self._register_persistent(set(states))
 
 
 def _insert(connection: sa.Connection, state: orm.InstanceState[Any]) -> None:
-    model: Any = state.class_
-    row = state.dict
-    for name, default in _defaults(model).items():
-        if name not in row:
+    row, columns = state.dict, state.mapper.columns
+    for name, column in columns.items():
+        default: Any = column.default
+        if name not in row and default is not None:
             row[name] = default.arg(None) if default.is_callable else default.arg
-    names = tuple(name for name in _columns(model) if name in row)
-    statement = _inserting(model, names)
-    inserted = plans.plan(statement, connection.dialect).run(connection, {name: row[name] for name in names})
-    row["id"] = inserted.scalar_one()
+    values = {name: row[name] for name in columns.keys() if name in row}  # noqa: SIM118 a collection of columns
+    statement = _statement(state.mapper, tuple(values), is_new=True)
+    row["id"] = plans.plan(statement, connection.dialect).run(connection, values).scalar_one()
 
 
 def _update(connection: sa.Connection, state: orm.InstanceState[Any]) -> None:
-    model: Any = state.class_
-    changed = {
-        name: state.dict[name]
-        for name in _columns(model)
-        if name in state.committed_state
-        and state.manager[name].impl.is_equal(state.dict[name], state.committed_state[name]) is not True
-    }
+    row, earlier, names = state.dict, state.committed_state, state.mapper.columns.keys()
+    changed = [
+        name
+        for name in names
+        if name in earlier and state.manager[name].impl.is_equal(row[name], earlier[name]) is not True
+    ]
     if not changed:
         return
-    values = {"key": state.dict["id"], **{f"new_{name}": value for name, value in changed.items()}}
-    statement = _updating(model, tuple(changed))
+    values = {"key": row["id"], **{f"new_{name}": row[name] for name in changed}}
+    statement = _statement(state.mapper, tuple(changed), is_new=False)
     if plans.plan(statement, connection.dialect).change(connection, values) != 1:
-        raise orm.exc.StaleDataError(f"A row of {model.__name__} is gone.")
-
-
-@functools.cache
-def _columns(model: type[Any]) -> list[str]:
-    """Return the names of the model's columns."""
-    return list(sa.inspect(model).columns.keys())
-
-
-@functools.cache
-def _defaults(model: type[Any]) -> dict[str, Any]:
-    columns = sa.inspect(model).columns.items()
-    return {name: column.default for name, column in columns if column.default is not None}
+        raise orm.exc.StaleDataError(f"A row of {state.class_.__name__} is gone.")
 
 
 @functools.lru_cache(_MOST)
-def _inserting(model: type[Any], names: tuple[str, ...]) -> sa.Insert:
-    columns = sa.inspect(model).columns
-    values: dict[Any, Any] = {columns[name]: sa.bindparam(name) for name in names}
-    return sa.insert(model.__table__).values(values).returning(columns["id"])
-
-
-@functools.lru_cache(_MOST)
-def _updating(model: type[Any], names: tuple[str, ...]) -> sa.Update:
-    columns = sa.inspect(model).columns
+def _statement(mapper: orm.Mapper[Any], names: tuple[str, ...], is_new: bool) -> Any:
+    """Prepare the insert or update of these columns."""
+    table, columns = mapper.local_table, mapper.columns
+    if is_new:
+        return sa.insert(table).values({columns[name]: sa.bindparam(name) for name in names}).returning(columns["id"])  # type: ignore[arg-type]
     values: dict[Any, Any] = {columns[name]: sa.bindparam(f"new_{name}") for name in names}
-    return sa.update(model.__table__).where(columns["id"] == sa.bindparam("key")).values(values)
+    return sa.update(table).where(columns["id"] == sa.bindparam("key")).values(values)  # type: ignore[arg-type]

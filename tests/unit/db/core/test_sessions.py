@@ -27,7 +27,7 @@ TIME = datetime.datetime(2026, 11, 30, 12)
 def is_planned(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Return whether sessions use plans. Without them, all writes are SQLAlchemy's."""
     if not request.param:
-        monkeypatch.setattr(sessions.Session, "_are_planned", lambda *_: False)
+        monkeypatch.setattr(sessions.Session, "_is_planned", lambda *_: False)
     return bool(request.param)
 
 
@@ -85,7 +85,7 @@ def test_new_server_and_its_action_are_those_of_sqlalchemy(
     for is_planned in (True, False):
         with monkeypatch.context() as patched:
             if not is_planned:
-                patched.setattr(sessions.Session, "_are_planned", lambda *_: False)
+                patched.setattr(sessions.Session, "_is_planned", lambda *_: False)
             in_session = db.write(create)
         rows = [[{**row, "id": 0} for row in stored(db, model)] for model in (Instance, InstanceAction)]
         assert [{**row, "id": 0} for row in in_session] == [rows[0][0], rows[1][0]]

@@ -128,9 +128,7 @@ class Recorder:
             yield
 
     def _note_record(self, store: FencingTokenStore, record: Record, begin: float) -> None:
-        tokens = tuple(0 if value == NEVER else value for value in (record.revoked_generation, record.built_generation))
-        commands = (record.last_action_id, record.result is not None)
-        for stream, value in (("tokens", tokens), ("commands", commands)):
+        for stream, value in values_of(record):
             self._add(_Note(record.uuid, stream, store._directory, value, begin, time.monotonic()))
 
     def servers(self) -> list[str]:
@@ -141,10 +139,10 @@ class Recorder:
         """Return numbers and kinds of a server's actions, in their order."""
         return self._db.read(_actions, server)
 
-    def trace(self, server: str, attempts: int, crashes: int = 0) -> Trace:
+    def trace(self, server: str, attempts: int, crashes: int = 0, power_cuts: bool = False) -> Trace:
         """Return the trace of a server until its first operation that the model does not have.
 
-        ``crashes``: of daemons of hosts, at most.
+        ``crashes``: of daemons of hosts, at most. ``power_cuts``: whether some were of whole hosts.
         """
         notes = sorted((note for note in self._notes if note.server == server), key=lambda note: note.begin)
         rows = [note for note in notes if note.stream == "rows"]
@@ -169,4 +167,10 @@ class Recorder:
         count = max(len(hosts), 1)
         start = Trace({}, count).model().initial()
         streams = {name: events(values.get(name, []), initial) for name, initial in view(start).items()}
-        return Trace(streams, count, len(actions), crashes, attempts)
+        return Trace(streams, count, len(actions), crashes, attempts, power_cuts)
+
+
+def values_of(record: Record) -> list[tuple[str, tuple[Any, ...]]]:
+    """Return what a fencing record shows, by stream."""
+    tokens = tuple(0 if value == NEVER else value for value in (record.revoked_generation, record.built_generation))
+    return [("tokens", tokens), ("commands", (record.last_action_id, record.result is not None))]

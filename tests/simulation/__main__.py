@@ -34,7 +34,9 @@ def main() -> int:
     last = args.first if args.last is None else args.last
     with runs.template(args.hosts) as made:
         if args.without is None:
-            failed = [seed for seed in range(args.first, last + 1) if _fails(made, seed, args)]
+            results = [_run(made, seed, args) for seed in range(args.first, last + 1)]
+            failed = [result for result in results if result.problems]
+            print(_figures(results, len(failed)), flush=True)
             return int(bool(failed))
         names = list(undone.UNDONE) if args.without == "each" else [args.without]
         for name in names:
@@ -47,7 +49,12 @@ def main() -> int:
     return 0
 
 
-def _fails(made: Template, seed: int, args: argparse.Namespace) -> bool:
+def _figures(results: list[runs.Result], failed: int) -> str:
+    virtual, cpu = (sum(getattr(result, name) for result in results) / 3600 for name in ("seconds", "cpu"))
+    return f"{len(results)} seeds, of which {failed} failed: {virtual:.2f} virtual hours in {cpu:.2f} hours of CPU"
+
+
+def _run(made: Template, seed: int, args: argparse.Namespace) -> runs.Result:
     plan = plans.make(seed, args.hosts)
     if args.plan:
         print(plan, flush=True)
@@ -55,7 +62,7 @@ def _fails(made: Template, seed: int, args: argparse.Namespace) -> bool:
     print(json.dumps(result._asdict()), flush=True)
     if result.problems and args.shrink:
         print(f"{runs.shrink(made, plan)}\n", flush=True)
-    return bool(result.problems)
+    return result
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ TOP = Path(__file__).resolve().parents[2]
 IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 #: Seed to replay. Its plan is shrunk if it fails.
 SEED = os.environ.get("NOVA_LITE_SEED")
-LAST = 10_000 if IS_LONG else 200
+LAST = 10_000 if IS_LONG else 150
+#: Seeds of one process.
+CHUNK = 500
 #: The page's seeds, and seeds within which the long command finds each.
 FOUND = undone.found()
 WITHIN = 1000
@@ -43,6 +46,14 @@ def simulate(*arguments: str, hash_seed: str = "0", must_pass: bool = True) -> l
     return results
 
 
+def simulate_all(last: int) -> list[dict[str, Any]]:
+    """Return the results of all seeds up to the last one, with as many processes as there are CPUs."""
+    firsts = range(1, last + 1, CHUNK)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        parts = pool.map(lambda first: simulate(str(first), str(min(first + CHUNK - 1, last)), must_pass=False), firsts)
+        return [result for part in parts for result in part]
+
+
 def test_seed_gives_the_same_run_in_two_processes() -> None:
     first, second = (simulate("1", "4", hash_seed=number) for number in ("1", "2"))
     assert [result["trace"] for result in first] == [result["trace"] for result in second]
@@ -55,7 +66,7 @@ def test_cloud_of_each_seed_settles_and_keeps_its_promises() -> None:
     if SEED is not None:
         simulate(SEED, "--plan", "--shrink")
         return
-    results = simulate("1", str(LAST), must_pass=False)
+    results = simulate_all(LAST)
     failed = [f"seed {one['seed']}: {problem}" for one in results for problem in one["problems"]]
     assert not failed, "\n".join([*failed, "To replay: NOVA_LITE_SEED=N pytest tests/simulation/test_simulation.py"])
     assert len(results) == LAST

@@ -63,7 +63,7 @@ class Bus:
             return
         self._later(way)
         if message.method in _DOUBLED and self.happens("double", message.method):
-            self.sim.after(self.sim.choices.random() * _AGAIN, lambda: self._arrive(way._replace_reply()))
+            self.sim.after(self.sim.choices.random() ** 2 * _AGAIN, lambda: self._arrive(way._replace_reply()))
 
     def happens(self, kind: str, method: str) -> bool:
         """Choose whether a fault of this kind meets a message."""

@@ -28,6 +28,31 @@ _METHODS = (
     "terminate_instance",
 )
 _OF_ONE = 0.6
+
+
+class Theme(NamedTuple):
+    """Requests and faults that matter together, at times of the seed.
+
+    ``asks``: what follows the create, with the least and most seconds before it. ``faults``: number of the request at
+    which each begins, its kind, place and amount. ``build_seconds``: that a build takes at least.
+    """
+
+    asks: tuple[tuple[str, float, float], ...]
+    faults: tuple[tuple[int, str, str, float], ...]
+    build_seconds: float = 0.0
+
+
+#: Late copies of commands; late reports; builds, rebuilds and deletes that end after their deadlines; deletes amid
+#: builds; slow decisions.
+_THEMES = (
+    Theme((("stop", 8, 12), ("start", 2, 6), ("stop", 2, 6)), ((1, "double", "", 1.0),)),
+    Theme((), ((0, "break_build", "", 1.0), (0, "double", "finish_build", 1.0)), build_seconds=5.0),
+    Theme((), ((0, "break_build", "", 3.0), (0, "lose", "fence_instance", 1.0), (0, "lose", "finish_build", 0.9))),
+    Theme((("rebuild", 8, 12), ("stop", 26, 40)), ((1, "break_build", "", 4.0), (1, "lose", "fence_instance", 1.0))),
+    Theme((("stop", 5, 8), ("delete", 4, 8)), ((2, "lose", "terminate_instance", 1.0),)),
+    Theme((("delete", 2, 14),), tuple((0, "slow_disk", f"host{number}", 0.8) for number in (1, 2, 3))),
+    Theme((), ((0, "slow", "select_destinations", 1.0),), build_seconds=12.0),
+)
 #: Most virtual seconds between two requests about a server.
 _GAPS = (0.2, 3.0, 3.0, 20.0, 40.0)
 
@@ -87,14 +112,39 @@ def make(seed: int, hosts: int = 3) -> Plan:
     servers = range(choices.choice((1, 2, 4)))
     spread = choices.choice((0.05, SECONDS, SECONDS))
     asks = sorted(ask for server in servers for ask in _asks(choices, server, spread))
+    theme = choices.choice((None, *_THEMES))
+    themed: list[Fault] = []
+    if theme is not None:
+        asks = sorted([*asks, *_themed_asks(choices, theme, len(servers))])
+        themed = _themed_faults(choices, theme, asks, len(servers))
+        plan = dataclasses.replace(plan, build_seconds=max(plan.build_seconds, theme.build_seconds))
     kinds = [*choices.sample(_KINDS, choices.choice((1, 2, 3, len(_KINDS)))), *choices.choice(((), ("break_build",)))]
     daemons = choices.choice((plan.names, [*plan.names, *CONDUCTORS, SCHEDULER]))
-    number = choices.choice((0, 2, 4, 4, 8))
-    faults = tuple(sorted(_fault(choices, kinds, daemons, plan.names, choices.choice(asks).at) for _ in range(number)))
+    number = choices.choice((0, 1, 2, 4, 8) if theme is None else (0, 0, 1, 2))
+    faults = [_fault(choices, kinds, daemons, plan.names, choices.choice(asks).at) for _ in range(number)]
+    faults = sorted([*faults, *themed])
     if any(fault.where in CONDUCTORS for fault in faults):
         # A late stop may follow. The model has no stop of a server that was rebuilt while it was off.
         asks = [ask for ask in asks if ask.kind != "rebuild"]
-    return dataclasses.replace(plan, asks=tuple(asks), faults=faults)
+    return dataclasses.replace(plan, asks=tuple(asks), faults=tuple(faults))
+
+
+def _themed_asks(choices: random.Random, theme: Theme, server: int) -> list[Ask]:
+    at = choices.uniform(0, SECONDS / 2)
+    asks = [Ask(at, server, "create")]
+    for kind, least, most in theme.asks:
+        at += choices.uniform(least, most)
+        asks.append(Ask(at, server, kind))
+    return asks
+
+
+def _themed_faults(choices: random.Random, theme: Theme, asks: list[Ask], server: int) -> list[Fault]:
+    """Return the faults of a theme, which begin at its request of that number."""
+    own = [ask for ask in asks if ask.server == server]
+    return [
+        Fault(max(0.0, own[number].at - choices.uniform(0.1, 1)), kind, where, choices.uniform(30, 50), amount)
+        for number, kind, where, amount in theme.faults
+    ]
 
 
 def _asks(choices: random.Random, server: int, spread: float) -> list[Ask]:
@@ -124,7 +174,7 @@ def _fault(choices: random.Random, kinds: list[str], daemons: list[str], hosts: 
         where, amount = choices.choice(_METHODS), choices.choice((0.5, 1.0))
     elif kind in ("kill", "cut_power"):
         amount = choices.choice((choices.randrange(1, 40), choices.randrange(40, 800)))
-    elif kind == "double":
+    elif kind in ("double", "slow_disk"):
         amount *= 2
     elif kind == "conflict":
         amount = choices.choice((0.002, 0.01))

@@ -26,8 +26,8 @@ _SERIALIZATION, _DISCONNECTED = "40001", "Cannot operate on a closed database."
 #: Virtual seconds of a wait for a lock that ends without it, and how much more often a commit fails than a statement.
 _LOCK_WAIT, _COMMITS = 2.0, 5.0
 _NOW = "now"
-#: Most virtual seconds of a write to a slow disk.
-_SLOW_WRITE = 4.0
+#: Part of the paths of guests' files, and most virtual seconds of a write to their disk if it is slow.
+_GUESTS, _SLOW_WRITE = "/instances/", 10.0
 _MAIN = threading.get_ident()
 
 
@@ -232,23 +232,29 @@ def _connect(*args: Any, **kwargs: Any) -> Connection:
 
 def _with_point(function: Callable[..., Any]) -> Callable[..., Any]:
     def changed(*args: Any, **kwargs: Any) -> Any:
-        _disk_point()
+        point()
         return function(*args, **kwargs)
 
     return changed
 
 
-def _disk_point() -> None:
-    """Give way as at a point, and take long if the disk of the process is slow."""
-    point()
-    sim, owner = WORLD.sim, process()
-    if sim is not None and owner is not None and owner.slow_disk and sim.choices.random() < owner.slow_disk:
-        sim.sleep(sim.choices.random() * _SLOW_WRITE)
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that names a file, with a point before. It takes long for a guest's file on a slow disk."""
+
+    def changed(source: str, target: str, **kwargs: Any) -> Any:
+        point()
+        sim, owner = WORLD.sim, process()
+        is_slow = owner is not None and owner.slow_disk and _GUESTS in str(target)
+        if sim is not None and owner is not None and is_slow and sim.choices.random() < owner.slow_disk:
+            sim.sleep(sim.choices.random() * _SLOW_WRITE)
+        return function(source, target, **kwargs)
+
+    return changed
 
 
 def _fsync(descriptor: int) -> None:
     """Write a file or a directory to the simulated disk. The process may die before."""
-    _disk_point()
+    point()
     WORLD.on_sync(descriptor)
 
 
@@ -306,5 +312,4 @@ def install() -> None:
     disks: Any = os
     disks.urandom = _urandom
     disks.fsync = disks.fdatasync = _fsync
-    for name in ("rename", "replace", "unlink"):
-        setattr(os, name, _with_point(getattr(os, name)))
+    disks.rename, disks.replace, disks.unlink = _written(os.rename), _written(os.replace), _with_point(os.unlink)

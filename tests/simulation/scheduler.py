@@ -30,7 +30,7 @@ class Process:
     """A daemon, or a client: tasks that die together.
 
     ``fuse``: points until it is killed; 0: it lives on. ``wall``: seconds by which its wall clock is wrong.
-    ``slow_disk``: share of writes to its disk that take long.
+    ``slow_disk``: share of writes of guests' files that take long.
     ``at_death``: what the machine does for it then.
     """
 

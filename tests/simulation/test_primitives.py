@@ -79,7 +79,7 @@ def test_write_to_a_slow_disk_takes_virtual_seconds(sim: Scheduler) -> None:
     slow.slow_disk = 1.0
 
     def write(process: Process) -> None:
-        primitives._fsync(-1)
+        primitives._written(lambda source, target: None)("a", "/state/instances/b")
         took[process.name] = sim.now
         if len(took) == 2:
             sim.finish()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite.compute.fencing import Record
+from nova_lite.compute.fencing import FencingTokenStore, Record
 from nova_lite.db.core.engine import Database
 from nova_lite.db.hosts import hosts
 from nova_lite.operations.states import PowerState
@@ -110,6 +110,20 @@ def test_death_in_the_middle_of_a_write_is_noted_by_what_the_disk_has(witness: W
         ("domain", (0, 0)),
         ("tokens", (0, 0)),
     ]
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_record_that_is_gone_is_lost_unless_its_host_has_removed_it(
+    witness: Witness, tmp_path: Path, is_settled: bool
+) -> None:
+    with witness.recording():
+        store = FencingTokenStore(str(tmp_path / "h1"))
+        store.revoke(UUID, 1)
+        if is_settled:
+            assert store.prune([store.get(UUID)], 5) == 1
+    witness.died("h1", [], [])
+    tokens = [note.value for note in witness._notes if note.stream == "tokens"]
+    assert tokens == ([(1, 0)] if is_settled else [(1, 0), (0, 0)])
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,13 @@ import logging
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+from unittest import mock
 
 from sqlalchemy.dialects import sqlite
 
-from nova_lite.compute.fencing import Record
+from nova_lite.compute.fencing import FencingTokenStore, Record
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.fake_hypervisor import Domain
 from tests.model import paths, traces
@@ -83,8 +84,18 @@ class Witness(traces.Recorder):
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Record as the base does, and collect errors."""
-        with super().recording(), _handling(_Errors(self.problems)):
+        """Record as the base does, and collect errors. Records that a host may remove are not missed."""
+        prune = FencingTokenStore.prune
+
+        def forget(store: FencingTokenStore, settled: Iterable[Record], last_action_id: int) -> int:
+            records = list(settled)
+            for record in records:
+                for stream in ("tokens", "commands"):
+                    self._seen.pop((record.uuid, stream, os.path.basename(store._directory)), None)
+            return prune(store, records, last_action_id)
+
+        forgetting = mock.patch.object(FencingTokenStore, "prune", forget)
+        with super().recording(), forgetting, _handling(_Errors(self.problems)):
             yield
 
     def died(self, host: str, records: list[Record], domains: list[Domain]) -> None:

@@ -81,7 +81,7 @@ def write(results: Mapping[str, runs.Result | None]) -> None:
 def summary(problem: str) -> str:
     """Return a problem in a line, without the ids of a run."""
     first, last = problem.splitlines()[0], problem.splitlines()[-1]
-    text = last if "no path of the model" in first else first
+    text = last if first.endswith(":") else first
     return _ID.sub("it", text).strip().replace("|", "/")
 
 

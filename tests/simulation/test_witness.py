@@ -144,7 +144,7 @@ def test_sum_that_differs_from_its_rows_is_a_problem(witness: Witness, statement
 def test_guest_that_runs_on_two_hosts_is_a_problem(witness: Witness) -> None:
     for host, power in (("a", 2), ("b", 1), ("b", 2)):
         assert not witness.problems
-        witness._add(witnesses.traces._Note(UUID, "domain", host, (1, power), 0.0, 0.0))
+        witness._add(witnesses.traces.Note(UUID, "domain", host, (1, power), 0.0, 0.0))
     assert witness.problems == [f"{UUID} runs on a and b"]
 
 

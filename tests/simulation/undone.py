@@ -59,6 +59,9 @@ UNDONE: dict[str, Undo] = {**PROTECTIONS, **{name: fault.undo for name, fault in
 PAGE = Path(__file__).resolve().parents[2] / "docs/contributing/replay.md"
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
+#: Directory of a run.
+_PLACE = re.compile(r"/\S*/cloud/")
+
 
 def found() -> dict[str, int]:
     """Return the seeds of the page's tables, by name. They may be others after a change of the code."""
@@ -82,7 +85,7 @@ def summary(problem: str) -> str:
     """Return a problem in a line, without the ids of a run."""
     first, last = problem.splitlines()[0], problem.splitlines()[-1]
     text = last if first.endswith(":") else first
-    return _ID.sub("it", text).strip().replace("|", "/")
+    return _PLACE.sub("", _ID.sub("it", text)).strip().replace("|", "/")
 
 
 def _cells(line: str) -> list[str]:

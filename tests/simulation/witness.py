@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -91,7 +90,7 @@ class Witness(traces.Recorder):
             records = list(settled)
             for record in records:
                 for stream in ("tokens", "commands"):
-                    self._seen.pop((record.uuid, stream, os.path.basename(store._directory)), None)
+                    self._seen.pop((record.uuid, stream, traces.host_of(store)), None)
             return prune(store, records, last_action_id)
 
         forgetting = mock.patch.object(FencingTokenStore, "prune", forget)
@@ -103,25 +102,23 @@ class Witness(traces.Recorder):
         now = primitives.WORLD.clock()
         found: dict[tuple[str, str], tuple[Any, ...]] = {}
         for record in records:
-            for stream, value in traces.values_of(record):
-                found[record.uuid, stream] = value
+            found |= {(record.uuid, stream): value for stream, value in traces.record_values(record)}
         for domain in domains:
-            power = RUNNING if domain.power_state == PowerState.RUNNING else OFF
-            found[domain.uuid, "domain"] = (domain.generation, power)
+            found |= {(domain.uuid, stream): value for stream, value in traces.domain_values(domain)}
         known = {key[:2] for key in self._seen if key[2] == host}
         for server, stream in sorted({*known, *found}):
             before = self._seen.get((server, stream, host), _NOTHING[stream])
             value = found.get((server, stream), _NOTHING[stream])
             if stream == "domain" and before[0] != value[0] and value[1] == RUNNING:
-                self._add(traces._Note(server, stream, host, (value[0], OFF), now, now))
+                self._add(traces.Note(server, stream, host, (value[0], OFF), now, now))
             if value != before:
-                self._add(traces._Note(server, stream, host, value, now, now))
+                self._add(traces.Note(server, stream, host, value, now, now))
 
     def _add(self, note: Any) -> None:
         super()._add(note)
         if note.host is None:
             return
-        self._seen[note.server, note.stream, os.path.basename(note.host)] = note.value
+        self._seen[note.server, note.stream, note.host] = note.value
         if note.stream != "domain":
             return
         on = self._running[note.server]

@@ -89,7 +89,7 @@ def summary(problem: str) -> str:
 
 
 def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("| ").split("|")] if line.startswith("| ") else [""]
+    return [cell.strip() for cell in line.strip()[1:-1].split("|")] if line.startswith("| ") else [""]
 
 
 def first_seed(made: Template, name: str, first: int, last: int) -> runs.Result | None:

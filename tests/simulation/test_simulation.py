@@ -21,7 +21,7 @@ TOP = Path(__file__).resolve().parents[2]
 IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 #: Seed to replay. Its plan is shrunk if it fails.
 SEED = os.environ.get("NOVA_LITE_SEED")
-LAST = 10_000 if IS_LONG else 150
+LAST = 10_000 if IS_LONG else 120
 #: Seeds of one process.
 CHUNK = 500
 #: The page's seeds, and seeds within which the long command finds each.

@@ -8,14 +8,15 @@ stream's values in their order. Steps that change no value are free.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tests.model.checker import TooManyStates
+from tests.model.checker import Step, TooManyStates
+from tests.model.compute import crash
 from tests.model.conductor import record_offline
 from tests.model.protocol import IMPLEMENTED, Protocol, without_dead
-from tests.model.state import NAMES, NONE, Host, State
+from tests.model.state import NAMES, NONE, OFF, Host, State, at_host
 
 #: Operations that the model has, and that a trace may have.
 KINDS = ("create", "delete", "stop", "start", "rebuild")
@@ -36,7 +37,8 @@ class Trace:
     """The trace of a server.
 
     ``streams``: by name, as `view` has them. ``hosts``: their number. ``actions``: of users, the create included.
-    ``crashes``: of daemons. ``attempts``: hosts that a build tries at most.
+    ``crashes``: of daemons. ``attempts``: hosts that a build tries at most. ``power_cuts``: whether a crash may be the
+    end of a host's power.
     """
 
     streams: Mapping[str, tuple[Event, ...]]
@@ -44,10 +46,43 @@ class Trace:
     actions: int = 1
     crashes: int = 0
     attempts: int = 2
+    power_cuts: bool = False
 
     def model(self) -> Protocol:
         start = State(hosts=(Host(),) * self.hosts, used=(0,) * self.hosts, attempts=self.attempts)
-        return Protocol(IMPLEMENTED, KINDS[1:], self.actions, self.crashes, start=start)
+        return _Traced(IMPLEMENTED, KINDS[1:], self.actions, self.crashes, start=start, power_cuts=self.power_cuts)
+
+
+@dataclass(frozen=True)
+class _Traced(Protocol):
+    """The protocol with steps that only a trace has.
+
+    A host that has forgotten settled records asks whether the command of a build is open, and admits it then. If
+    ``power_cuts``, guests of a host may lose their power. A domain may be gone then that was made shortly before, and
+    one may be back that was removed. The host reports a domain that is gone.
+    """
+
+    power_cuts: bool = False
+
+    def steps(self, state: State) -> Iterable[Step]:
+        yield from super().steps(state)
+        for index, host in enumerate(state.hosts):
+            if host.build.at and host.last < host.build.id:
+                admitted = at_host(state, index, last=host.build.id, result="")
+                yield f"{NAMES[index]}: build: its command is open", False, admitted
+            if self.power_cuts:
+                yield from self._without_power(state, index)
+
+    def _without_power(self, state: State, index: int) -> Iterator[Step]:
+        row, host, name = state.row, state.hosts[index], NAMES[index]
+        if state.crashes and host.daemon not in ("down", "lost"):
+            after = crash(state, index, self.rules)
+            for gen in range(row.gen + 1):
+                off = at_host(after, index, domain=gen, power=OFF if gen else 0)
+                yield f"{name}: loses its power, and has domain {gen}", False, off
+        is_idle = not (row.task or row.deleted or state.action.step) and row.vm in ("active", "stopped")
+        if is_idle and row.host == index and not host.domain:
+            yield f"{name}: domain_lost", False, state._replace(row=row._replace(vm="error"))
 
 
 class Verdict(NamedTuple):

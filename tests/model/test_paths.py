@@ -62,6 +62,18 @@ def test_path_whose_values_come_in_an_impossible_order_is_refused() -> None:
     assert paths.check(earlier).refused is not None
 
 
+def test_path_on_which_a_host_loses_its_power_and_a_new_domain_is_found() -> None:
+    lost = [PLACED, ACTIVE, ("error", 0, 1, 0, False, "", "")]
+    streams = trace(**BUILT | {"rows": lost, "domain_A": [(1, 1), (1, 2), (0, 0)]}).streams
+    assert paths.check(Trace(streams, crashes=1, power_cuts=True)).refused is None
+    assert paths.check(Trace(streams, crashes=1)).refused is not None
+
+
+def test_path_of_a_build_whose_host_asks_whether_its_command_is_open_is_found() -> None:
+    asked = BUILT | {"commands_A": [(1, False)]}
+    assert paths.check(trace(**asked)).refused is None
+
+
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UnreliableCloud]:
     made = UnreliableCloud(tmp_path_factory.mktemp("cloud"))

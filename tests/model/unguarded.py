@@ -43,7 +43,7 @@ def _one_driver() -> AbstractContextManager[object]:
 
 def _confirmation() -> AbstractContextManager[object]:
     kept = mock.patch.object(Reconciler, "_repeat_step", Reconciler._repeat_step)
-    return _then(kept, without.confirmation)
+    return then(kept, without.confirmation)
 
 
 def _revocation() -> AbstractContextManager[object]:
@@ -114,7 +114,7 @@ def _undo_first() -> AbstractContextManager[object]:
 
 
 @contextlib.contextmanager
-def _then(patch: AbstractContextManager[object], change: Callable[[], None]) -> Iterator[None]:
+def then(patch: AbstractContextManager[object], change: Callable[[], None]) -> Iterator[None]:
     """Change what the patch puts back."""
     with patch:
         change()

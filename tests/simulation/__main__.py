@@ -13,7 +13,6 @@ import os  # noqa: E402
 import sys  # noqa: E402
 from pathlib import Path  # noqa: E402
 
-from tests.model.unguarded import GUARDS  # noqa: E402
 from tests.simulation import plan as plans  # noqa: E402
 from tests.simulation import runs, undone  # noqa: E402
 from tests.simulation.cloud import Template  # noqa: E402
@@ -29,22 +28,33 @@ def main() -> int:
     parser.add_argument("--stop-at", type=int, default=0, metavar="LINE", help="open the debugger at a line of the log")
     parser.add_argument("--plan", action="store_true", help="print the plan")
     parser.add_argument("--shrink", action="store_true", help="look for a small part of a failing plan, and print it")
-    parser.add_argument("--without", choices=[*GUARDS, "each"], help="take a protection out, and look for a failure")
+    parser.add_argument("--without", choices=[*undone.UNDONE, "each"], help="take this out, and look for a failure")
+    parser.add_argument("--write", action="store_true", help="write the seeds that fail into the tables of the page")
     args = parser.parse_args()
     last = args.first if args.last is None else args.last
     with runs.template(args.hosts) as made:
         if args.without is None:
-            failed = [seed for seed in range(args.first, last + 1) if _fails(made, seed, args)]
+            results = [_run(made, seed, args) for seed in range(args.first, last + 1)]
+            failed = [result for result in results if result.problems]
+            print(_figures(results, len(failed)), flush=True)
             return int(bool(failed))
-        for rule in GUARDS if args.without == "each" else [args.without]:
-            result = undone.first_seed(made, rule, args.first, last)
-            print(json.dumps({"without": rule, "result": result and result._asdict()}), flush=True)
+        names = list(undone.UNDONE) if args.without == "each" else [args.without]
+        for name in names:
+            result = undone.first_seed(made, name, args.first, last)
+            print(json.dumps({"without": name, "result": result and result._asdict()}), flush=True)
+            if args.write:
+                undone.write({name: result})
             if result is not None and args.shrink:
-                print(f"{runs.shrink(made, plans.make(result.seed, args.hosts), GUARDS[rule])}\n", flush=True)
+                print(f"{runs.shrink(made, plans.make(result.seed, args.hosts), undone.UNDONE[name])}\n", flush=True)
     return 0
 
 
-def _fails(made: Template, seed: int, args: argparse.Namespace) -> bool:
+def _figures(results: list[runs.Result], failed: int) -> str:
+    virtual, cpu = (sum(getattr(result, name) for result in results) / 3600 for name in ("seconds", "cpu"))
+    return f"{len(results)} seeds, of which {failed} failed: {virtual:.2f} virtual hours in {cpu:.2f} hours of CPU"
+
+
+def _run(made: Template, seed: int, args: argparse.Namespace) -> runs.Result:
     plan = plans.make(seed, args.hosts)
     if args.plan:
         print(plan, flush=True)
@@ -52,7 +62,7 @@ def _fails(made: Template, seed: int, args: argparse.Namespace) -> bool:
     print(json.dumps(result._asdict()), flush=True)
     if result.problems and args.shrink:
         print(f"{runs.shrink(made, plan)}\n", flush=True)
-    return bool(result.problems)
+    return result
 
 
 if __name__ == "__main__":

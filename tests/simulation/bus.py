@@ -31,11 +31,15 @@ _REPLY = 25.0
 
 
 class Bus:
-    """``loss``, ``double``, ``slow``: shares of messages. ``cut``: names of processes without a connection."""
+    """Servers and messages of all processes.
+
+    ``shares``: of messages that are lost ("lose"), doubled or slow, by kind and method; "" stands for all methods.
+    ``cut``: names of processes without a connection.
+    """
 
     def __init__(self, sim: Scheduler) -> None:
         self.sim = sim
-        self.loss = self.double = self.slow = 0.0
+        self.shares: dict[tuple[str, str], float] = {}
         self.cut: set[str] = set()
         self._servers: dict[tuple[str, str], _Server] = {}
         self._waiting: dict[tuple[str, str], list[_Way]] = {}
@@ -53,20 +57,26 @@ class Bus:
 
     def send(self, way: _Way) -> None:
         """Let a message arrive once, never, or twice."""
-        message, choose = way.message, self.sim.choices.random
+        message = way.message
         self.sim.note(f"{way.sender.name} sends {message.method} to {message.server or message.topic}")
-        if choose() < self.loss:
+        if self.happens("lose", message.method):
             return
         self._later(way)
-        if message.method in _DOUBLED and choose() < self.double:
-            self.sim.after(choose() * _AGAIN, lambda: self._arrive(way._replace_reply()))
+        if message.method in _DOUBLED and self.happens("double", message.method):
+            self.sim.after(self.sim.choices.random() ** 2 * _AGAIN, lambda: self._arrive(way._replace_reply()))
 
-    def delay(self) -> float:
-        choose = self.sim.choices.random
-        return choose() * (_SLOW if choose() < self.slow else _WAY)
+    def happens(self, kind: str, method: str) -> bool:
+        """Choose whether a fault of this kind meets a message."""
+        shares = self.shares
+        if not shares:
+            return False
+        return self.sim.choices.random() < max(shares.get((kind, ""), 0.0), shares.get((kind, method), 0.0))
+
+    def delay(self, method: str) -> float:
+        return self.sim.choices.random() * (_SLOW if self.happens("slow", method) else _WAY)
 
     def _later(self, way: _Way) -> None:
-        self.sim.after(self.delay(), lambda: self._arrive(way))
+        self.sim.after(self.delay(way.message.method), lambda: self._arrive(way))
 
     def _arrive(self, way: _Way) -> None:
         for key in self._receivers(way.message):
@@ -78,7 +88,7 @@ class Bus:
 
     def mend(self) -> None:
         """Connect all processes again, and lose nothing."""
-        self.loss = self.double = self.slow = 0.0
+        self.shares = {}
         self.join()
 
     def join(self) -> None:
@@ -103,6 +113,10 @@ class Bus:
             return found
         alive = [key for key in found if not self._servers[key].process.is_dead] or found
         return [alive[int(self.sim.choices.random() * len(alive))]]
+
+    def serves(self, process: Process) -> bool:
+        """Say whether a process takes messages."""
+        return any(server.process is process for server in self._servers.values())
 
     def is_known(self, message: Message) -> bool:
         return bool(self._receivers(message))
@@ -137,12 +151,12 @@ class SimulatedTransport(Transport):
         is_late = False
 
         def deliver(get: Callable[[], Any]) -> None:
-            if is_late or sim.choices.random() < bus.loss or self._owner.name in bus.cut:
+            if is_late or self._owner.name in bus.cut or bus.happens("lose", message.method):
                 return
             got.append(get)
             sim.wake(task)
 
-        bus.send(_Way(message, self._owner, lambda get: sim.after(bus.delay(), lambda: deliver(get))))
+        bus.send(_Way(message, self._owner, lambda get: sim.after(bus.delay(message.method), lambda: deliver(get))))
         deadline = sim.now + (message.timeout or _REPLY)
         while not got and sim.now < deadline:
             sim.wait(deadline)
@@ -161,7 +175,7 @@ class SimulatedTransport(Transport):
     def _require(self, message: Message) -> None:
         self._bus.sim.point()
         if self._owner.name in self._bus.cut or not (message.fanout or self._bus.is_known(message)):
-            self._bus.sim.sleep(self._bus.delay())
+            self._bus.sim.sleep(self._bus.delay(message.method))
             raise exceptions.MessagingUnavailable(what=message.method)
 
     def depth(self, queue: str) -> int:

@@ -21,11 +21,14 @@ from oslo_config import cfg
 from nova_lite import conf as nova_conf
 from nova_lite import objects, rpc
 from nova_lite.api.http import deploy, wsgi
+from nova_lite.base import files
 from nova_lite.cmd import compute
 from nova_lite.cmd.compute import ComputeDaemon
 from nova_lite.cmd.conductor import Conductor
 from nova_lite.cmd.scheduler import SchedulerDaemon
+from nova_lite.compute import host_boot
 from nova_lite.compute.api import API
+from nova_lite.compute.fencing import SUFFIX, Record
 from nova_lite.conductor import manager
 from nova_lite.daemon import service
 from nova_lite.db.core import engine
@@ -42,6 +45,7 @@ from nova_lite.virt import fake_hypervisor
 from tests.simulation import plan as plans
 from tests.simulation import primitives
 from tests.simulation.bus import Bus
+from tests.simulation.disks import Disks
 from tests.simulation.plan import CONDUCTORS, SCHEDULER, Ask, Fault, Plan
 from tests.simulation.scheduler import Process
 from tests.simulation.witness import DatabaseLock, Witness
@@ -55,16 +59,19 @@ _IMAGE = "b0000000-0000-4000-8000-000000000001"
 _NETWORK = "a0000000-0000-4000-8000-000000000001"
 #: Virtual seconds: of a cloud without faults until all work is done, between two looks at that, and of a whole run.
 _SETTLES, _LOOK, _RUN = 300.0, 1.0, 2000.0
-#: Virtual seconds between two looks for work that is seldom there.
-_IDLE = 2.0
+#: Virtual seconds between two looks for work that is seldom there, and for work that no run has.
+_IDLE, _NEVER = 2.0, 30.0
+#: Virtual seconds between two removals of settled fencing records.
+_PRUNE = 15.0
 _ACTIONS = {"stop": ("os-stop", None), "start": ("os-start", None), "rebuild": ("rebuild", {"imageRef": _IMAGE})}
 
 _OPTIONS = """[DEFAULT]
 compute_driver = fake
-report_interval = 5
+report_interval = 7
 service_down_time = 20
 state_path = {directory}
 my_ip = 127.0.0.1
+cpu_allocation_ratio = 1
 [rpc]
 self_check_interval = 0
 [metrics]
@@ -89,9 +96,10 @@ instances = -1
 cores = -1
 ram = -1
 [fake]
-vcpus = 64
 memory_mb = 65536
 disk_gb = 1000
+[server_backups]
+interval = 300
 [oslo_concurrency]
 lock_path = {directory}
 """
@@ -169,7 +177,7 @@ class Cloud:
         self.sim = primitives.begin(plan.seed, log)
         self.bus = Bus(self.sim)
         self.witness = Witness(f"{template.directory}/db.sqlite")
-        self.crashes = 0
+        self.crashes = self.creates = 0
         self._template = template
         self._confs = template.confs
         self._directory = template.directory
@@ -177,21 +185,26 @@ class Cloud:
         self._processes: dict[str, Process] = {}
         self._servers: dict[int, str | None] = {}
         self._asking = 0
-        self.sim.on_death = self.bus.lost_with
+        self.sim.on_death = self._died
+        self._boots = dict.fromkeys(plan.names, 1)
+        self._disks = Disks(self.sim, template.directory, plan.names)
+        primitives.WORLD.on_sync = self._disks.synced
+        for name in plan.names:
+            self._confs[name].set_override("spawn_delay", plan.build_seconds, "fake")
+            self._confs[name].set_override("vcpus", plan.room, "fake")
 
     def run(self) -> None:
         """Carry the plan out, and judge what has become of it. Raises `Stuck`."""
-        with self.witness.recording(), _changed(self._template, self._lock):
+        with self.witness.recording(), _changed(self, self._template, self._lock):
             for name in (*CONDUCTORS, *self.plan.names, SCHEDULER):
                 self._start(name)
             api = Process(API_PROCESS)
             self.sim.spawn(api, self._users, "users")
             self.sim.run(_RUN)
         if not self.witness.problems:
-            domains: dict[str, list[str]] = {}
-            for host, domain in self._domains():
-                domains.setdefault(domain.uuid, []).append(host)
-            self.witness.judge(domains, ATTEMPTS, min(self.crashes, 2))
+            self.witness.problems += [f"a file in {path.parent.name} is half written" for path in self._unfinished()]
+            power_cuts = any(number > 1 for number in self._boots.values())
+            self.witness.judge(self._found(), self.creates, ATTEMPTS, min(self.crashes, 2), power_cuts)
 
     def close(self) -> None:
         """Close all connections to the database, as a child of this process may not have them."""
@@ -216,11 +229,45 @@ class Cloud:
             return SchedulerDaemon(conf, self.bus.connect)
         return (Conductor if name in CONDUCTORS else ComputeDaemon)(conf, self.bus.connect)
 
-    def _domains(self) -> Iterator[tuple[str, fake_hypervisor.Domain]]:
-        for path in sorted(self._directory.glob("instances/fake-*/domains/*.json")):
-            domain = msgspec.json.decode(path.read_bytes(), type=fake_hypervisor.Domain)
-            assert domain.power_state in (PowerState.RUNNING, PowerState.SHUTDOWN)
-            yield path.parts[-3].removeprefix("fake-"), domain
+    def _domains(self, host: str) -> list[fake_hypervisor.Domain]:
+        paths = sorted(self._directory.glob(f"instances/fake-{host}/domains/*{SUFFIX}"))
+        return [msgspec.json.decode(path.read_bytes(), type=fake_hypervisor.Domain) for path in paths]
+
+    def _unfinished(self) -> list[Path]:
+        """Return files that a killed daemon has left half written."""
+        places = (
+            f"fences/*/{files.TEMPORARY}*",
+            f"instances/*/{files.TEMPORARY}*",
+            f"instances/*/*/{files.TEMPORARY}*",
+        )
+        return sorted(path for place in places for path in self._directory.glob(place))
+
+    def _found(self) -> dict[str, list[tuple[str, PowerState]]]:
+        """Return hosts and power states of the domains of each server."""
+        found: dict[str, list[tuple[str, PowerState]]] = {}
+        for host in self.plan.names:
+            for domain in self._domains(host):
+                found.setdefault(domain.uuid, []).append((host, domain.power_state))
+        return found
+
+    def _records(self, host: str) -> list[Record]:
+        """Return the fencing records of a host that can be read. The daemon refuses to start with another one."""
+        records = []
+        for path in sorted(self._directory.glob(f"fences/{host}/*{SUFFIX}")):
+            with contextlib.suppress(msgspec.DecodeError):
+                records.append(msgspec.json.decode(path.read_bytes(), type=Record))
+        return records
+
+    def _died(self, process: Process) -> None:
+        self.bus.lost_with(process)
+        host = process.name
+        if host in self.plan.names:
+            self.witness.died(host, self._records(host), self._domains(host))
+
+    def boot_id(self) -> str:
+        """Return the id of the boot of the running host."""
+        owner = primitives.process()
+        return "" if owner is None else f"{owner.name} {self._boots.get(owner.name, 0)}"
 
     # --- users
 
@@ -243,11 +290,31 @@ class Cloud:
         while self._asking:
             self.sim.sleep(1.0)
         self._mend()
-        if self._settle():
+        if self._settle() and self._agree():
             for server in self.witness.servers():
                 self.request("DELETE", f"/servers/{server}")
-            self._settle()
+            if self._settle():
+                self._use_all_hosts()
         self.sim.finish()
+
+    def _agree(self) -> bool:
+        """Wait until guests run where their rows say so. Otherwise add what differs to the problems."""
+        deadline = self.sim.now + _SETTLES
+        while differences := self.witness.differences(self._found()):
+            if self.sim.now > deadline:
+                self.witness.problems += differences
+                return False
+            self.sim.sleep(_LOOK)
+        return True
+
+    def _use_all_hosts(self) -> None:
+        """Create a server for each host that has room for one only. None may be refused now."""
+        number = self.plan.hosts if self.plan.room == 1 else 1
+        servers = [self._create() for _ in range(number)]
+        if self._settle():
+            for server in servers:
+                if server is None or self.witness.state_of(server) != "active":
+                    self.witness.problems.append(f"a create is refused, although all hosts are empty: {server}")
 
     def _wait_until_up(self) -> None:
         while True:
@@ -267,27 +334,45 @@ class Cloud:
     def _ask(self, ask: Ask) -> None:
         server = self._servers.get(ask.server)
         if ask.kind == "create":
-            body = {"name": "one", "imageRef": _IMAGE, "flavorRef": "1", "networks": "auto"}
-            answer = self.request("POST", "/servers", {"server": body})
-            self._servers[ask.server] = answer.json["server"]["id"] if answer.status_code == 202 else None
+            self._servers[ask.server] = self._create()
         elif server is None:
             return
         elif ask.kind == "delete":
             self.request("DELETE", f"/servers/{server}")
-        elif ask.kind != "rebuild" or self._is_active(server):
+        elif ask.kind != "rebuild" or self._gets_active(server):
             name, body = _ACTIONS[ask.kind]
             self.request("POST", f"/servers/{server}/action", {name: body})
+
+    def _create(self) -> str | None:
+        """Create a server. A request that fails for want of a service is sent once more with its key."""
+        body = {"name": "one", "imageRef": _IMAGE, "flavorRef": "1", "networks": "auto"}
+        self.creates += 1
+        for _ in range(2):
+            answer = self.request("POST", "/servers", {"server": body}, f"create {self.creates}")
+            if answer.status_code == 202:
+                return str(answer.json["server"]["id"])
+        return None
+
+    def _gets_active(self, server: str) -> bool:
+        """Wait a moment until a server is active, without a task. Return whether it is."""
+        for _ in range(5):
+            if self._is_active(server):
+                return True
+            self.sim.sleep(1.0)
+        return False
 
     def _is_active(self, server: str) -> bool:
         answer = self.request("GET", f"/servers/{server}")
         shown = answer.json.get("server", {}) if answer.status_code == 200 else {}
         return shown.get("status") == "ACTIVE" and not shown["OS-EXT-STS:task_state"]
 
-    def request(self, method: str, path: str, body: Any = None) -> webob.Response:
-        """Return the API's response to an admin's request below ``/v2.1``."""
+    def request(self, method: str, path: str, body: Any = None, key: str = "") -> webob.Response:
+        """Return the API's response to an admin's request below ``/v2.1``. ``key``: its Idempotency-Key."""
         request = webob.Request.blank("/v2.1" + path, method=method, base_url="http://cloud:8774")
         request.headers["X-Auth-Token"] = "admin:demo"
         request.headers["OpenStack-API-Version"] = "compute 2.96"
+        if key:
+            request.headers["Idempotency-Key"] = key
         if body is not None:
             request.content_type = "application/json"
             request.body = json.dumps(body).encode()
@@ -303,6 +388,8 @@ class Cloud:
                 self.witness.problems += [f"{text} for {_SETTLES:g} s without faults" for text in open_work]
                 return False
             self.sim.sleep(_LOOK)
+        while any(process.is_dead or not self.bus.serves(process) for process in self._processes.values()):
+            self.sim.sleep(_LOOK)
         self.sim.sleep(_LOOK)
         return True
 
@@ -316,20 +403,21 @@ class Cloud:
         setattr(owner, name, fault.amount)
         self.sim.after(fault.seconds, lambda: setattr(owner, name, 0.0))
 
-    def _lose(self, fault: Fault) -> None:
-        self._for_a_while(fault, self.bus, "loss")
+    def _harm_messages(self, fault: Fault) -> None:
+        key = fault.kind, fault.where
+        self.bus.shares[key] = fault.amount
+        self.sim.after(fault.seconds, lambda: self.bus.shares.pop(key, None) and None)
 
-    def _double(self, fault: Fault) -> None:
-        self._for_a_while(fault, self.bus, "double")
-
-    def _slow(self, fault: Fault) -> None:
-        self._for_a_while(fault, self.bus, "slow")
+    _lose = _double = _slow = _harm_messages
 
     def _conflict(self, fault: Fault) -> None:
         self._for_a_while(fault, primitives.WORLD, "conflicts")
 
     def _set_clock(self, fault: Fault) -> None:
         self._for_a_while(fault, self._processes[fault.where], "wall")
+
+    def _slow_disk(self, fault: Fault) -> None:
+        self._for_a_while(fault, self._processes[fault.where], "slow_disk")
 
     def _cut(self, fault: Fault) -> None:
         self.bus.cut.add(fault.where)
@@ -338,18 +426,35 @@ class Cloud:
     def _kill(self, fault: Fault) -> None:
         """Let a process die some points later, and start it again."""
         process = self._processes[fault.where]
+        if process.is_dead or process.fuse:
+            return
         process.at_death.append(lambda: self._restart_later(process, fault.seconds))
+        if fault.kind == "cut_power":
+            process.at_death.append(lambda: self._lose_power(fault.where))
         process.fuse = int(fault.amount)
+
+    _cut_power = _kill
+
+    def _lose_power(self, host: str) -> None:
+        """Stop the guests of a host, and lose what its disk has not kept."""
+        self.sim.note(f"{host} loses its power")
+        self._boots[host] += 1
+        self._disks.power_cut(host)
+        for domain in self._domains(host):
+            domain.power_state = PowerState.SHUTDOWN
+            path = self._directory / f"instances/fake-{host}/domains/{domain.uuid}{SUFFIX}"
+            path.write_bytes(msgspec.json.encode(domain))
 
     def _restart_later(self, process: Process, seconds: float) -> None:
         self.crashes += process.name in self.plan.names
         self.sim.after(seconds, lambda: self._start(process.name))
 
     def _break_build(self, fault: Fault) -> None:
-        """Let the next build of a host fail, take long or hang."""
+        """Let the next build of a host, or of each, fail, take long or hang."""
         control = plans.build_control(fault.amount)
-        fake_hypervisor.write_control(self._confs[fault.where], fault.where, fail_count=1, **control)
-        self.sim.after(fault.seconds, lambda: self._mend_build(fault.where))
+        for host in [fault.where] if fault.where else self.plan.names:
+            fake_hypervisor.write_control(self._confs[host], host, fail_count=1, **control)
+            self.sim.after(fault.seconds, lambda host=host: self._mend_build(host))  # type: ignore[misc]
 
     def _mend_build(self, host: str) -> None:
         fake_hypervisor.write_control(self._confs[host], host)
@@ -359,11 +464,11 @@ class Cloud:
         self.bus.mend()
         primitives.WORLD.conflicts = 0.0
         for process in self._processes.values():
-            process.fuse = 0
+            process.fuse, process.slow_disk = 0, 0.0
 
 
 @contextlib.contextmanager
-def _changed(template: Template, lock: DatabaseLock) -> Iterator[None]:
+def _changed(cloud: Cloud, template: Template, lock: DatabaseLock) -> Iterator[None]:
     """Change what costs much, and what blocks, in all daemons of a run.
 
     All conductors have one lock for SQLite's only writer, so that none waits for it in SQLite. A conductor has the
@@ -384,10 +489,13 @@ def _changed(template: Template, lock: DatabaseLock) -> Iterator[None]:
         return template.engines[name]
 
     with (
+        mock.patch.object(host_boot, "current_boot_id", cloud.boot_id),
         mock.patch.object(Database, "__init__", make_sharing),
         mock.patch.object(engine, "create_engine", kept_engine),
-        mock.patch.object(manager, "FENCING_INTERVAL", _IDLE),
+        mock.patch.multiple(manager, FENCING_INTERVAL=_NEVER, HOST_HEALTH_INTERVAL=_NEVER),
         mock.patch.object(manager, "FILTER_PUBLISH_INTERVAL", _IDLE),
-        mock.patch.multiple(compute, FILTERS_TICK=_IDLE, LOAD_TICK=_IDLE, USAGE_TICK=_IDLE, WATCH_TICK=_IDLE),
+        mock.patch.multiple(
+            compute, PRUNE_INTERVAL=_PRUNE, FILTERS_TICK=_IDLE, LOAD_TICK=_IDLE, USAGE_TICK=_IDLE, WATCH_TICK=_IDLE
+        ),
     ):
         yield

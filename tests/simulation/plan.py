@@ -6,12 +6,55 @@ import dataclasses
 import random
 from typing import NamedTuple
 
-#: Virtual seconds in which users begin to create servers.
+#: Virtual seconds in which users begin to create servers, unless they do so at once.
 SECONDS = 20.0
 CONDUCTORS = ("conductor1", "conductor2")
 SCHEDULER = "scheduler"
 #: Steps of a build of the fake driver that fail, or take long.
 _STEPS = ("spawn_before_domain", "spawn_after_domain")
+#: Kinds of faults, and messages that a fault of the bus may meet alone, in this share of such faults.
+_KINDS = ("lose", "double", "slow", "conflict", "cut", "kill", "cut_power", "break_build", "slow_disk", "set_clock")
+_METHODS = (
+    "build_and_run_instance",
+    "fence_instance",
+    "fence_instance",
+    "finish_action",
+    "finish_build",
+    "finish_build",
+    "finish_build",
+    "select_destinations",
+    "start_instance",
+    "stop_instance",
+    "terminate_instance",
+)
+_OF_ONE = 0.6
+
+
+class Theme(NamedTuple):
+    """Requests and faults that matter together, at times of the seed.
+
+    ``asks``: what follows the create, with the least and most seconds before it. ``faults``: number of the request at
+    which each begins, its kind, place and amount. ``build_seconds``: that a build takes at least.
+    """
+
+    asks: tuple[tuple[str, float, float], ...]
+    faults: tuple[tuple[int, str, str, float], ...]
+    build_seconds: float = 0.0
+
+
+#: Late copies of commands; late reports; builds, rebuilds and deletes that end after their deadlines; deletes amid
+#: builds; slow decisions.
+_THEMES = (
+    Theme((("stop", 8, 12), ("start", 2, 6), ("stop", 2, 6)), ((1, "double", "", 1.0),)),
+    Theme((), ((0, "break_build", "", 1.0), (0, "double", "finish_build", 1.0)), build_seconds=5.0),
+    Theme((), ((0, "break_build", "", 3.0), (0, "lose", "fence_instance", 1.0), (0, "lose", "finish_build", 0.9))),
+    Theme((("rebuild", 8, 12), ("stop", 26, 40)), ((1, "break_build", "", 4.0), (1, "lose", "fence_instance", 1.0))),
+    Theme((("stop", 5, 8), ("delete", 4, 8)), ((2, "lose", "terminate_instance", 1.0),)),
+    Theme((("delete", 2, 14),), tuple((0, "slow_disk", f"host{number}", 0.8) for number in (1, 2, 3))),
+    Theme((), ((0, "slow", "select_destinations", 1.0),), build_seconds=12.0),
+)
+#: Most virtual seconds between two requests about a server.
+_GAPS = (0.2, 3.0, 3.0, 20.0, 40.0)
 
 
 class Ask(NamedTuple):
@@ -23,7 +66,7 @@ class Ask(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """``kind``: a method of `tests.simulation.cloud.Cloud`. ``where``: its process or host, if it has one."""
+    """``kind``: a method of `tests.simulation.cloud.Cloud`. ``where``: its process, host or message, if it has one."""
 
     at: float
     kind: str
@@ -34,12 +77,14 @@ class Fault(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The plan of a run. ``hosts``: their number."""
+    """The plan of a run. ``hosts``: their number. ``build_seconds``: that a build takes. ``room``: vCPUs of a host."""
 
     seed: int
     hosts: int
     asks: tuple[Ask, ...]
     faults: tuple[Fault, ...]
+    build_seconds: float = 0.0
+    room: int = 64
 
     @property
     def names(self) -> list[str]:
@@ -61,46 +106,82 @@ class Plan:
 
 
 def make(seed: int, hosts: int = 3) -> Plan:
-    """Return the plan of a seed."""
+    """Return the plan of a seed. Each has its own share of the kinds of faults, so that some are frequent in it."""
     choices = random.Random(f"plan {seed}")
-    plan = Plan(seed, hosts, (), ())
-    servers = range(choices.choice((1, 3, 6)))
-    asks = sorted(ask for server in servers for ask in _asks(choices, server))
-    number = choices.choice((0, 1, 2, 4, 8))
-    faults = tuple(sorted(_fault(choices, plan.names, choices.choice(asks).at) for _ in range(number)))
+    plan = Plan(seed, hosts, (), (), choices.choice((0.0, 0.0, 0.5, 3.0)), choices.choice((1, 64, 64)))
+    servers = range(choices.choice((1, 2, 4)))
+    spread = choices.choice((0.05, SECONDS, SECONDS))
+    asks = sorted(ask for server in servers for ask in _asks(choices, server, spread))
+    theme = choices.choice((None, *_THEMES))
+    themed: list[Fault] = []
+    if theme is not None:
+        asks = sorted([*asks, *_themed_asks(choices, theme, len(servers))])
+        themed = _themed_faults(choices, theme, asks, len(servers))
+        plan = dataclasses.replace(plan, build_seconds=max(plan.build_seconds, theme.build_seconds))
+    kinds = [*choices.sample(_KINDS, choices.choice((1, 2, 3, len(_KINDS)))), *choices.choice(((), ("break_build",)))]
+    daemons = choices.choice((plan.names, [*plan.names, *CONDUCTORS, SCHEDULER]))
+    number = choices.choice((0, 1, 2, 4, 8) if theme is None else (0, 0, 1, 2))
+    faults = [_fault(choices, kinds, daemons, plan.names, choices.choice(asks).at) for _ in range(number)]
+    faults = sorted([*faults, *themed])
     if any(fault.where in CONDUCTORS for fault in faults):
         # A late stop may follow. The model has no stop of a server that was rebuilt while it was off.
         asks = [ask for ask in asks if ask.kind != "rebuild"]
-    return dataclasses.replace(plan, asks=tuple(asks), faults=faults)
+    return dataclasses.replace(plan, asks=tuple(asks), faults=tuple(faults))
 
 
-def _asks(choices: random.Random, server: int) -> list[Ask]:
-    at = choices.uniform(0, SECONDS)
+def _themed_asks(choices: random.Random, theme: Theme, server: int) -> list[Ask]:
+    at = choices.uniform(0, SECONDS / 2)
     asks = [Ask(at, server, "create")]
-    for _ in range(choices.randrange(5)):
-        at += choices.choice((choices.uniform(0, 0.2), choices.uniform(0, 3), choices.uniform(0, 20)))
-        asks.append(Ask(at, server, choices.choice(("stop", "start", "stop", "start", "delete", "rebuild"))))
+    for kind, least, most in theme.asks:
+        at += choices.uniform(least, most)
+        asks.append(Ask(at, server, kind))
     return asks
 
 
-def _fault(choices: random.Random, hosts: list[str], near: float) -> Fault:
-    """Return a fault that begins shortly before or after a request."""
-    kind = choices.choice(("lose", "double", "slow", "conflict", "cut", "kill", "kill", "break_build", "set_clock"))
+def _themed_faults(choices: random.Random, theme: Theme, asks: list[Ask], server: int) -> list[Fault]:
+    """Return the faults of a theme, which begin at its request of that number."""
+    own = [ask for ask in asks if ask.server == server]
+    return [
+        Fault(max(0.0, own[number].at - choices.uniform(0.1, 1)), kind, where, choices.uniform(30, 50), amount)
+        for number, kind, where, amount in theme.faults
+    ]
+
+
+def _asks(choices: random.Random, server: int, spread: float) -> list[Ask]:
+    at = choices.uniform(0, spread)
+    asks = [Ask(at, server, "create")]
+    for _ in range(choices.randrange(5)):
+        is_rebuilt = asks[-1].kind == "rebuild"
+        at += choices.uniform(0, choices.choice(_GAPS) + 30.0 * is_rebuilt)
+        kinds = ("stop", "start", "delete") if is_rebuilt else ("stop", "start", "stop", "start", "delete", "rebuild")
+        asks.append(Ask(at, server, choices.choice(kinds)))
+    return asks
+
+
+def _fault(choices: random.Random, kinds: list[str], daemons: list[str], hosts: list[str], near: float) -> Fault:
+    """Return a fault that begins shortly before or after a request. ``daemons``: may die, or be cut off."""
+    kind = choices.choice(kinds)
     at = max(0.0, near + choices.uniform(-3, 1))
     seconds = choices.choice((choices.uniform(0.1, 3), choices.uniform(1, 30), choices.uniform(30, 60)))
     where, amount = "", choices.choice((0.02, 0.1, 0.4))
     if kind in ("cut", "set_clock", "kill"):
-        where = choices.choice([*hosts, *CONDUCTORS, SCHEDULER])
-    if kind == "kill":
+        where = choices.choice(daemons)
+    elif kind in ("cut_power", "slow_disk"):
+        where = choices.choice(hosts)
+    elif kind == "break_build":
+        where = choices.choice([*hosts, *[""] * len(hosts)])
+    if kind in ("lose", "double", "slow") and choices.random() < _OF_ONE:
+        where, amount = choices.choice(_METHODS), choices.choice((0.5, 1.0))
+    elif kind in ("kill", "cut_power"):
         amount = choices.choice((choices.randrange(1, 40), choices.randrange(40, 800)))
-    elif kind == "double":
+    elif kind in ("double", "slow_disk"):
         amount *= 2
     elif kind == "conflict":
         amount = choices.choice((0.002, 0.01))
     elif kind == "set_clock":
         amount = choices.choice((-7200.0, -5.0, 5.0, 7200.0))
     elif kind == "break_build":
-        where, amount = choices.choice(hosts), choices.randrange(6)
+        amount = choices.randrange(6)
     return Fault(at, kind, where, seconds, amount)
 
 

@@ -19,9 +19,15 @@ from typing import Any, TextIO
 
 from tests.simulation.scheduler import EPOCH, Process, Scheduler, Task
 
-#: Text of the error of a conflict, whose number is MariaDB's of a deadlock.
+#: Text of the error of a conflict.
 CONFLICT = "another transaction was faster"
+#: PostgreSQL's state of a commit that cannot be serialized, and how SQLAlchemy knows a broken connection of SQLite.
+_SERIALIZATION, _DISCONNECTED = "40001", "Cannot operate on a closed database."
+#: Virtual seconds of a wait for a lock that ends without it, and how much more often a commit fails than a statement.
+_LOCK_WAIT, _COMMITS = 2.0, 5.0
 _NOW = "now"
+#: Part of the paths of guests' files, and most virtual seconds of a write to their disk if it is slow.
+_GUESTS, _SLOW_WRITE = "/instances/", 10.0
 _MAIN = threading.get_ident()
 
 
@@ -32,7 +38,7 @@ class _World:
         self.sim: Scheduler | None = None
         self.entropy = random.Random(0)
         self.conflicts = 0.0
-        self.is_unbroken = False
+        self.on_sync: Callable[[int], None] = lambda descriptor: None
 
     def clock(self) -> float:
         """Return the monotonic clock of all machines."""
@@ -53,21 +59,8 @@ def _task() -> Task | None:
 
 
 def point() -> None:
-    if WORLD.sim is not None and not WORLD.is_unbroken:
+    if WORLD.sim is not None:
         WORLD.sim.point()
-
-
-def unbroken(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function without points within. It may not wait."""
-
-    def changed(*args: Any, **kwargs: Any) -> Any:
-        WORLD.is_unbroken = True
-        try:
-            return function(*args, **kwargs)
-        finally:
-            WORLD.is_unbroken = False
-
-    return _with_point(changed)
 
 
 # --- clocks
@@ -192,13 +185,40 @@ def _urandom(size: int) -> bytes:
 
 
 class Connection(sqlite3.Connection):
-    """A connection to SQLite. Each statement is a point, and may lose a conflict with another transaction."""
+    """A connection to SQLite. Each statement is a point, and may lose a conflict, as MariaDB and PostgreSQL have them.
+
+    A statement is the victim of a deadlock, or waits too long for a lock. A commit cannot be serialized, or is done
+    although its connection breaks before the reply.
+    """
 
     def cursor(self, *args: Any, **kwargs: Any) -> Any:
         point()
-        if WORLD.conflicts and WORLD.sim is not None and WORLD.sim.choices.random() < WORLD.conflicts:
-            raise sqlite3.OperationalError(1213, CONFLICT)
+        if _loses(1.0):
+            number = 1213
+            if _loses_half():
+                number = 1205
+                _sleep(_LOCK_WAIT)
+            raise sqlite3.OperationalError(number, CONFLICT)
         return super().cursor(*args, **kwargs)
+
+    def commit(self) -> None:
+        if not _loses(_COMMITS):
+            super().commit()
+        elif _loses_half():
+            self.rollback()
+            raise sqlite3.OperationalError(_SERIALIZATION, CONFLICT)
+        else:
+            super().commit()
+            raise sqlite3.ProgrammingError(f"{_DISCONNECTED} ({CONFLICT})")
+
+
+def _loses(factor: float) -> bool:
+    sim, share = WORLD.sim, WORLD.conflicts
+    return bool(share) and sim is not None and sim.choices.random() < share * factor
+
+
+def _loses_half() -> bool:
+    return WORLD.sim is not None and WORLD.sim.choices.random() < 0.5
 
 
 def _connect(*args: Any, **kwargs: Any) -> Connection:
@@ -216,6 +236,26 @@ def _with_point(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     return changed
+
+
+def _written(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that names a file, with a point before. It takes long for a guest's file on a slow disk."""
+
+    def changed(source: str, target: str, **kwargs: Any) -> Any:
+        point()
+        sim, owner = WORLD.sim, process()
+        is_slow = owner is not None and owner.slow_disk and _GUESTS in str(target)
+        if sim is not None and owner is not None and is_slow and sim.choices.random() < owner.slow_disk:
+            sim.sleep(sim.choices.random() * _SLOW_WRITE)
+        return function(source, target, **kwargs)
+
+    return changed
+
+
+def _fsync(descriptor: int) -> None:
+    """Write a file or a directory to the simulated disk. The process may die before."""
+    point()
+    WORLD.on_sync(descriptor)
 
 
 def _flock(descriptor: int, operation: int) -> None:
@@ -236,6 +276,7 @@ def begin(seed: int, log: TextIO | None = None) -> Scheduler:
     WORLD.entropy = random.Random(f"entropy {seed}")
     random.seed(f"product {seed}")
     WORLD.conflicts = 0.0
+    WORLD.on_sync = lambda descriptor: None
     return WORLD.sim
 
 
@@ -270,6 +311,5 @@ def install() -> None:
     locks.flock = _flock
     disks: Any = os
     disks.urandom = _urandom
-    disks.fsync = disks.fdatasync = lambda descriptor: point()
-    for name in ("rename", "replace", "unlink"):
-        setattr(os, name, _with_point(getattr(os, name)))
+    disks.fsync = disks.fdatasync = _fsync
+    disks.rename, disks.replace, disks.unlink = _written(os.rename), _written(os.replace), _with_point(os.unlink)

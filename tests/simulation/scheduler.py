@@ -30,6 +30,7 @@ class Process:
     """A daemon, or a client: tasks that die together.
 
     ``fuse``: points until it is killed; 0: it lives on. ``wall``: seconds by which its wall clock is wrong.
+    ``slow_disk``: share of writes of guests' files that take long.
     ``at_death``: what the machine does for it then.
     """
 
@@ -39,6 +40,7 @@ class Process:
         self.fuse = 0
         self.points = 0
         self.wall = 0.0
+        self.slow_disk = 0.0
         self.tasks: list[Task] = []
         self.at_death: list[Callable[[], None]] = []
 

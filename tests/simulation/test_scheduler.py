@@ -108,7 +108,7 @@ def test_clock_of_sqlite_is_the_virtual_one(sim: Scheduler) -> None:
 
 
 def test_plan_is_shrunk_to_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = next(plan for plan in map(plans.make, range(100)) if len(plan.faults) > 4 and len(plan.asks) > 9)
+    plan = next(plan for plan in map(plans.make, range(200)) if len(plan.faults) > 3 and len(plan.asks) > 6)
     fault, ask = plan.faults[2], plan.asks[-1]
 
     def run(made: object, plan: plans.Plan, change: object = None) -> runs.Result:

@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.model.unguarded import GUARDS
-from tests.simulation.undone import FOUND
+from tests.simulation import runs, undone
 
 pytestmark = pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python 3.13 makes threads in another way")
 
@@ -20,8 +21,11 @@ TOP = Path(__file__).resolve().parents[2]
 IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 #: Seed to replay. Its plan is shrunk if it fails.
 SEED = os.environ.get("NOVA_LITE_SEED")
-LAST = 10_000 if IS_LONG else 40
-#: Seeds within which the long command finds each missing protection of `FOUND`.
+LAST = 10_000 if IS_LONG else 120
+#: Seeds of one process.
+CHUNK = 500
+#: The page's seeds, and seeds within which the long command finds each.
+FOUND = undone.found()
 WITHIN = 1000
 
 
@@ -42,6 +46,14 @@ def simulate(*arguments: str, hash_seed: str = "0", must_pass: bool = True) -> l
     return results
 
 
+def simulate_all(last: int) -> list[dict[str, Any]]:
+    """Return the results of all seeds up to the last one, with as many processes as there are CPUs."""
+    firsts = range(1, last + 1, CHUNK)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        parts = pool.map(lambda first: simulate(str(first), str(min(first + CHUNK - 1, last)), must_pass=False), firsts)
+        return [result for part in parts for result in part]
+
+
 def test_seed_gives_the_same_run_in_two_processes() -> None:
     first, second = (simulate("1", "4", hash_seed=number) for number in ("1", "2"))
     assert [result["trace"] for result in first] == [result["trace"] for result in second]
@@ -54,7 +66,7 @@ def test_cloud_of_each_seed_settles_and_keeps_its_promises() -> None:
     if SEED is not None:
         simulate(SEED, "--plan", "--shrink")
         return
-    results = simulate("1", str(LAST), must_pass=False)
+    results = simulate_all(LAST)
     failed = [f"seed {one['seed']}: {problem}" for one in results for problem in one["problems"]]
     assert not failed, "\n".join([*failed, "To replay: NOVA_LITE_SEED=N pytest tests/simulation/test_simulation.py"])
     assert len(results) == LAST
@@ -62,12 +74,23 @@ def test_cloud_of_each_seed_settles_and_keeps_its_promises() -> None:
 
 
 @pytest.mark.timeout(24 * 3600)
-@pytest.mark.parametrize("rule", sorted(FOUND) if IS_LONG else sorted(FOUND, key=lambda rule: FOUND[rule])[:2])
-def test_seeds_find_a_protection_that_is_missing(rule: str) -> None:
-    last = WITHIN if IS_LONG else 4 * FOUND[rule]
-    (found,) = simulate("1", str(last), "--without", rule)
-    assert found["result"] is not None, f"no seed up to {last} finds that the code is without: {rule}"
+@pytest.mark.parametrize("name", sorted(FOUND) if IS_LONG else sorted(FOUND, key=lambda name: FOUND[name])[:2])
+def test_seeds_find_what_is_taken_out_of_the_code(name: str) -> None:
+    last = WITHIN if IS_LONG else max(40, 4 * FOUND[name])
+    (result,) = simulate("1", str(last), "--without", name)
+    assert result["result"] is not None, f"no seed up to {last} finds that the code is without: {name}"
 
 
-def test_protections_of_the_table_are_guards() -> None:
-    assert FOUND.keys() <= GUARDS.keys()
+def test_tables_of_the_page_have_a_seed_for_each_protection_of_a_trace() -> None:
+    assert GUARDS.keys() <= FOUND.keys() <= undone.UNDONE.keys()
+
+
+def test_seeds_that_are_written_into_the_page_are_read_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("| Protection | Seed | Fails |\n|---|---|---|\n| cleanup | not yet | |\n| one driver | 3 | x |\n")
+    monkeypatch.setattr(undone, "PAGE", page)
+    assert undone.found() == {"one driver": 3}
+    problem = "the trace of c0000000-0000-4000-8000-000000000001 is no path of the model:\n  no step makes it"
+    undone.write({"cleanup": runs.Result(7, "", [problem], 0, 0.0, 0, 0.0), "one driver": None})
+    assert undone.found() == {"cleanup": 7}
+    assert page.read_text().endswith("| cleanup | 7 | no step makes it |\n| one driver | not yet |  |\n")

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from unittest import mock
 
 from sqlalchemy.dialects import sqlite
 
-from nova_lite.compute.fencing import FencingTokenStore
-from nova_lite.virt.fake_hypervisor import FakeHypervisor
+from nova_lite.compute.fencing import FencingTokenStore, Record
+from nova_lite.operations.states import PowerState
+from nova_lite.virt.fake_hypervisor import Domain
 from tests.model import paths, traces
 from tests.model.checker import TooManyStates
-from tests.model.state import RUNNING
+from tests.model.state import OFF, RUNNING
 from tests.simulation import primitives
 
 _ROWS = str(traces.ROWS.compile(dialect=sqlite.dialect()))
 #: States of the model that a search for a path looks at. Beyond that the server counts as not judged.
 _STATES = 40_000
+#: Values of a server's streams on a host that has nothing of it.
+_NOTHING: dict[str, tuple[Any, ...]] = {"tokens": (0, 0), "commands": (0, False), "domain": (0, 0)}
+#: Hosts and power states of domains, by server.
+Domains = Mapping[str, list[tuple[str, PowerState]]]
+_HOSTS = (
+    "SELECT n.host, n.vcpus - n.vcpus_used, s.up FROM compute_nodes n "
+    "JOIN services s ON s.host = n.host AND s.binary = 'nova-compute'"
+)
+#: Virtual seconds that a decision of the scheduler takes at most, with its messages.
+_DECISION = 30.0
 _AMOUNTS = ("vcpus", "memory_mb", "disk_gb")
 
 
 class DatabaseLock(primitives.Lock):
-    """The lock of SQLite's writer, for all processes. ``committed`` is called while it is held."""
+    """The lock of SQLite's writer, for all processes. ``committed`` is called before it is free again."""
 
     def __init__(self, committed: Callable[[], None]) -> None:
         super().__init__()
@@ -37,8 +49,7 @@ class DatabaseLock(primitives.Lock):
         return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
-        if error[0] is None:
-            self._committed()
+        self._committed()  # a commit may be done although its connection has broken
         super().__exit__(*error)
         primitives.point()
 
@@ -52,9 +63,19 @@ class Witness(traces.Recorder):
         self.unjudged = 0
         self.database = sqlite3.Connection(database)
         self._running: dict[str, set[str]] = defaultdict(set)
+        #: Time since which a host is up and has room.
+        self._free_since: dict[str, float] = {}
+        #: The last value of each stream of a host, by server, stream and host.
+        self._seen: dict[tuple[str, str, str], tuple[Any, ...]] = {}
 
     def committed(self) -> None:
-        self.note_rows(self.changes(self.database.execute(_ROWS)), primitives.WORLD.clock())
+        changed = self.changes(self.database.execute(_ROWS))
+        self._watch_hosts()
+        for server, row in changed.items():
+            before = self._rows.get(server)
+            if row[0] == "error" and before is not None and before[5:7] == ("create", "schedule"):
+                self._judge_refusal(server)
+        self.note_rows(changed, primitives.WORLD.clock())
 
     def actions(self, server: str) -> list[tuple[int, str]]:
         query = "SELECT id, action FROM instance_actions WHERE instance_uuid = ? ORDER BY id"
@@ -62,17 +83,42 @@ class Witness(traces.Recorder):
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Record as the base does. No process dies between a write and its note."""
-        writers = [(FencingTokenStore, "_write"), (FakeHypervisor, "write"), (FakeHypervisor, "remove")]
-        with contextlib.ExitStack() as stack:
-            for owner, name in writers:
-                stack.enter_context(mock.patch.object(owner, name, primitives.unbroken(getattr(owner, name))))
-            stack.enter_context(super().recording())
-            stack.enter_context(_handling(_Errors(self.problems)))
+        """Record as the base does, and collect errors. Records that a host may remove are not missed."""
+        prune = FencingTokenStore.prune
+
+        def forget(store: FencingTokenStore, settled: Iterable[Record], last_action_id: int) -> int:
+            records = list(settled)
+            for record in records:
+                for stream in ("tokens", "commands"):
+                    self._seen.pop((record.uuid, stream, traces.host_of(store)), None)
+            return prune(store, records, last_action_id)
+
+        forgetting = mock.patch.object(FencingTokenStore, "prune", forget)
+        with super().recording(), forgetting, _handling(_Errors(self.problems)):
             yield
+
+    def died(self, host: str, records: list[Record], domains: list[Domain]) -> None:
+        """Note what is on the disks of a host whose daemon has died: it may have died before a write was noted."""
+        now = primitives.WORLD.clock()
+        found: dict[tuple[str, str], tuple[Any, ...]] = {}
+        for record in records:
+            found |= {(record.uuid, stream): value for stream, value in traces.record_values(record)}
+        for domain in domains:
+            found |= {(domain.uuid, stream): value for stream, value in traces.domain_values(domain)}
+        known = {key[:2] for key in self._seen if key[2] == host}
+        for server, stream in sorted({*known, *found}):
+            before = self._seen.get((server, stream, host), _NOTHING[stream])
+            value = found.get((server, stream), _NOTHING[stream])
+            if stream == "domain" and before[0] != value[0] and value[1] == RUNNING:
+                self._add(traces.Note(server, stream, host, (value[0], OFF), now, now))
+            if value != before:
+                self._add(traces.Note(server, stream, host, value, now, now))
 
     def _add(self, note: Any) -> None:
         super()._add(note)
+        if note.host is None:
+            return
+        self._seen[note.server, note.stream, note.host] = note.value
         if note.stream != "domain":
             return
         on = self._running[note.server]
@@ -91,23 +137,68 @@ class Witness(traces.Recorder):
         )
         return [text for (text,) in self.database.execute(query)]
 
-    def judge(self, domains: dict[str, list[str]], attempts: int, crashes: int) -> None:
-        """Add what is wrong with a settled cloud. ``domains``: hosts by server."""
+    def state_of(self, server: str) -> str:
+        """Return the vm state of a server."""
+        (state,) = self.database.execute("SELECT vm_state FROM instances WHERE uuid = ?", (server,)).fetchone()
+        return str(state)
+
+    def differences(self, domains: Domains) -> list[str]:
+        """Return which servers are not as their rows say. A host with a server in error may have anything."""
+        found = []
+        query = "SELECT uuid, host, vm_state FROM instances WHERE NOT deleted AND vm_state IN ('active', 'stopped')"
+        for uuid, host, state in self.database.execute(query):
+            expected = PowerState.RUNNING if state == "active" else PowerState.SHUTDOWN
+            there = domains.get(uuid, [])
+            if there != [(host, expected)]:
+                found.append(f"{uuid} is {there}, its row says {host}, {state}")
+        return found
+
+    def judge(self, domains: Domains, creates: int, attempts: int, crashes: int = 0, power_cuts: bool = False) -> None:
+        """Add what is wrong with a settled cloud. ``creates``: of users."""
         self._judge_claims()
+        (number,) = self.database.execute("SELECT count(*) FROM instances").fetchone()
+        if number > creates:
+            self.problems.append(f"{creates} requests have made {number} servers")
+        hosts = {uuid: [host for host, _ in found] for uuid, found in domains.items()}
         for uuid, host, deleted, state in self.database.execute("SELECT uuid, host, deleted, vm_state FROM instances"):
-            there = domains.pop(uuid, [])
+            there = hosts.pop(uuid, [])
             wanted = [] if deleted or host is None else [host]
             if there != wanted and not (state == "error" and not there):
                 self.problems.append(f"{uuid} is on {there}, its row says {wanted}, {state}")
-        self.problems += [f"{uuid} on {hosts} has no row" for uuid, hosts in domains.items()]
+        self.problems += [f"{uuid} on {there} has no row" for uuid, there in hosts.items()]
         for server in self.servers():
             try:
-                verdict = paths.check(self.trace(server, attempts, crashes), _STATES)
+                verdict = paths.check(self.trace(server, attempts, crashes, power_cuts), _STATES)
             except TooManyStates:
                 self.unjudged += 1
                 continue
             if verdict.refused is not None:
                 self.problems.append(f"the trace of {server} is no path of the model:\n{verdict}")
+
+    def _watch_hosts(self) -> None:
+        """Note since when each host is up and has room. None may have given out more than it has."""
+        for host, free, is_up in self.database.execute(_HOSTS):
+            if free < 0:
+                self.problems.append(f"{host} has given out more CPUs than it has")
+            if free > 0 and is_up:
+                self._free_since.setdefault(host, primitives.WORLD.clock())
+            else:
+                self._free_since.pop(host, None)
+
+    def _judge_refusal(self, server: str) -> None:
+        """Find a host that has had room for long, if a create has just been refused for want of one."""
+        query = (
+            "SELECT i.fault, a.payload FROM instances i JOIN instance_actions a ON a.instance_uuid = i.uuid "
+            "WHERE i.uuid = ? AND a.action = 'create'"
+        )
+        fault, payload = self.database.execute(query, (server,)).fetchone()
+        tried = json.loads(payload or "{}").get("tried", [])
+        before = primitives.WORLD.clock() - _DECISION
+        free = sorted(host for host, since in self._free_since.items() if since < before and host not in tried)
+        if free and "No valid host" in str(fault):
+            self.problems.append(
+                f"the create of {server} is refused, and {', '.join(free)} had room for {_DECISION:g} s"
+            )
 
     def _judge_claims(self) -> None:
         for name in _AMOUNTS:
@@ -118,6 +209,8 @@ class Witness(traces.Recorder):
             for host, used, claimed in self.database.execute(query):
                 if used != claimed:
                     self.problems.append(f"{host} has {used} {name} in use, and its claims are {claimed}")
+        query = "SELECT p.id FROM ports p JOIN instances i ON i.uuid = p.instance_uuid WHERE i.deleted"
+        self.problems += [f"port {name} is left of a deleted server" for (name,) in self.database.execute(query)]
         used = dict(self.database.execute("SELECT resource, sum(used) FROM quota_usages GROUP BY resource").fetchall())
         query = "SELECT count(*), coalesce(sum(vcpus), 0), coalesce(sum(memory_mb), 0) FROM instances WHERE NOT deleted"
         for name, number in zip(("instances", "cores", "ram"), self.database.execute(query).fetchone(), strict=True):

@@ -1,0 +1,143 @@
+"""Faults that this project has had, each of them made again by a small change of the code.
+
+The commit that mended a fault is named, so that ``git show`` has the whole story. A fault is made again in its
+substance: the code around it has changed since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+from unittest import mock
+
+from nova_lite.base import clock, files
+from nova_lite.compute import manager as compute_manager
+from nova_lite.compute.fencing import NEVER, FencingTokenStore, Record
+from nova_lite.compute.reconciler import DomainReconciler
+from nova_lite.conductor.hosts import domains
+from nova_lite.conductor.hosts.publisher import HostPublisher
+from nova_lite.conductor.operations.create import endpoints
+from nova_lite.conductor.reconciler import Reconciler
+from nova_lite.objects import Destination, RequestSpec
+from nova_lite.scheduler.manager import SchedulerManager
+
+
+class PastFault(NamedTuple):
+    """A fault. ``commit``: mended it. ``undo``: takes that away."""
+
+    commit: str
+    undo: Callable[[], AbstractContextManager[object]]
+
+
+def _unclaimed_places() -> AbstractContextManager[object]:
+    """Refuse a create for places that were decided, and perhaps never claimed."""
+
+    def decide(self: SchedulerManager, spec: RequestSpec) -> list[Destination]:
+        destinations = self._decide(self._hosts.snapshot(), spec)
+        self._hosts.consume(destinations, spec)
+        return destinations
+
+    return mock.patch.object(SchedulerManager, "_decide_and_consume", decide)
+
+
+def _missed_capacity() -> AbstractContextManager[object]:
+    """Accept a refusal of a scheduler that missed what another conductor has freed."""
+
+    def publish(self: HostPublisher) -> int:
+        self.publish_freed()
+        return 0
+
+    return mock.patch.object(HostPublisher, "publish_before_refusal", publish)
+
+
+def _old_report() -> AbstractContextManager[object]:
+    """Accept what a host saw before it carried a later command out."""
+    return mock.patch.object(domains, "_is_older", lambda report, last: False)
+
+
+def _vanished_domain() -> AbstractContextManager[object]:
+    """Do not ask which domains should be on a host."""
+    return mock.patch.object(DomainReconciler, "_report_lost", lambda self, scan: None)
+
+
+def _unsynced_changes() -> AbstractContextManager[object]:
+    """Write a fencing record without a sync, unless it revokes more than before."""
+    write = FencingTokenStore._write
+
+    def write_some(self: FencingTokenStore, record: Record, **changes: Any) -> None:
+        durable = changes.get("revoked_generation", NEVER) > record.revoked_generation
+        with mock.patch.object(self, "_write_file", functools.partial(files.write_atomically, durable=durable)):
+            write(self, record, **changes)
+
+    return mock.patch.object(FencingTokenStore, "_write", write_some)
+
+
+def _second_create() -> AbstractContextManager[object]:
+    """Ignore the key by which a client names a create that it sends again."""
+    incoming = endpoints.incoming_create
+
+    def without_key(context: Any, request: Any) -> Any:
+        request.idempotency_key = None
+        return incoming(context, request)
+
+    return mock.patch.object(endpoints, "incoming_create", without_key)
+
+
+def _unfinished_files() -> AbstractContextManager[object]:
+    """Leave the files that a killed daemon has not finished."""
+    return mock.patch.object(files, "remove_unfinished", lambda directory, writer="": None)
+
+
+def _records_by_age() -> AbstractContextManager[object]:
+    """Remove fencing records by their age on the wall clock."""
+    write, seen = FencingTokenStore._write, dict[str, float]()
+
+    def timed(self: FencingTokenStore, record: Record, **changes: Any) -> None:
+        write(self, record, **changes)
+        seen[self._path(record.uuid)] = time.time()
+
+    def prune(self: compute_manager.ComputeManager) -> None:
+        store = self.host.fencing
+        old = [one for one in store.without_domain() if seen.get(store._path(one.uuid), 0.0) < time.time() - 3600]
+        store.prune(old, 0)
+
+    stack = contextlib.ExitStack()
+    stack.enter_context(mock.patch.object(FencingTokenStore, "_write", timed))
+    stack.enter_context(mock.patch.object(compute_manager.ComputeManager, "prune_fencing_records", prune))
+    return stack
+
+
+def _deaf_conductor() -> AbstractContextManager[object]:
+    """Take hosts for dead whose reports this conductor could not get."""
+    expire = Reconciler._expire_services
+
+    def expire_always(self: Reconciler, due: Any) -> None:
+        self._listening_since, self._last_sweep = float("-inf"), clock.monotonic()
+        expire(self, due._replace(quiet=0.0))
+
+    return mock.patch.object(Reconciler, "_expire_services", expire_always)
+
+
+def _outdated_scheduler() -> AbstractContextManager[object]:
+    """Let a scheduler refuse that could not read the hosts."""
+    is_current = property(lambda self: True, lambda self, value: None)
+    return mock.patch.object(SchedulerManager, "_is_current", is_current, create=True)
+
+
+#: Past faults by their names.
+PAST_FAULTS = {
+    "a place that was decided and never claimed": PastFault("5d7d4043", _unclaimed_places),
+    "capacity that another conductor has freed": PastFault("1f4aae83", _missed_capacity),
+    "a guest's state from before its last command": PastFault("7124466e", _old_report),
+    "a domain that has vanished": PastFault("798dd3a6", _vanished_domain),
+    "changes of records that are not synced": PastFault("f3fde396", _unsynced_changes),
+    "a create that is sent again": PastFault("4c1fce76", _second_create),
+    "files that a killed daemon was writing": PastFault("59b26527", _unfinished_files),
+    "records that are removed by their age": PastFault("b30536cf", _records_by_age),
+    "hosts of a conductor that heard nothing": PastFault("d1b419f7", _deaf_conductor),
+    "a scheduler that does not know the hosts": PastFault("1aca8c6a", _outdated_scheduler),
+}

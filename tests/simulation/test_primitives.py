@@ -1,0 +1,90 @@
+"""SQLite in a simulation: transactions lose as those of MariaDB and PostgreSQL do; disks may be slow."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation import primitives
+from tests.simulation.scheduler import Process, Scheduler
+
+
+class Choices:
+    """Random numbers that a test has chosen."""
+
+    def __init__(self, *numbers: float) -> None:
+        self._numbers = iter(numbers)
+
+    def random(self) -> float:
+        return next(self._numbers)
+
+
+@pytest.fixture
+def sim(monkeypatch: pytest.MonkeyPatch) -> Scheduler:
+    made = Scheduler(1)
+    monkeypatch.setattr(primitives.WORLD, "sim", made)
+    return made
+
+
+@pytest.fixture
+def connection(sim: Scheduler, monkeypatch: pytest.MonkeyPatch) -> Iterator[primitives.Connection]:
+    """Provide a connection with a table whose row is in an open transaction."""
+    made: primitives.Connection = sqlite3.connect(":memory:", factory=primitives.Connection)  # type: ignore[assignment]
+    made.execute("CREATE TABLE t (n)")
+    made.execute("INSERT INTO t VALUES (1)")
+    monkeypatch.setattr(primitives.WORLD, "conflicts", 0.1)
+    yield made
+    made.close()
+
+
+def rows(connection: primitives.Connection, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(primitives.WORLD, "conflicts", 0.0)
+    connection.rollback()
+    (number,) = connection.execute("SELECT count(*) FROM t").fetchone()
+    return int(number)
+
+
+@pytest.mark.parametrize(("second", "number"), [(0.9, 1213), (0.1, 1205)])
+def test_statement_that_loses_is_a_victim_of_a_deadlock_or_of_a_wait(
+    connection: primitives.Connection, sim: Scheduler, second: float, number: int
+) -> None:
+    sim.choices = Choices(0.0, second)  # type: ignore[assignment]
+    with pytest.raises(sqlite3.OperationalError) as caught:
+        connection.cursor()
+    assert caught.value.args[0] == number
+
+
+def test_commit_that_cannot_be_serialized_is_not_done(
+    connection: primitives.Connection, sim: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim.choices = Choices(0.4, 0.1)  # type: ignore[assignment]
+    with pytest.raises(sqlite3.OperationalError, match="40001"):
+        connection.commit()
+    assert rows(connection, monkeypatch) == 0
+
+
+def test_commit_whose_connection_breaks_is_done(
+    connection: primitives.Connection, sim: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim.choices = Choices(0.4, 0.9)  # type: ignore[assignment]
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        connection.commit()
+    assert rows(connection, monkeypatch) == 1
+
+
+def test_write_to_a_slow_disk_takes_virtual_seconds(sim: Scheduler) -> None:
+    slow, quick, took = Process("slow"), Process("quick"), {}
+    slow.slow_disk = 1.0
+
+    def write(process: Process) -> None:
+        primitives._written(lambda source, target: None)("a", "/state/instances/b")
+        took[process.name] = sim.now
+        if len(took) == 2:
+            sim.finish()
+
+    for process in (slow, quick):
+        sim.spawn(process, lambda process=process: write(process), "main")  # type: ignore[misc]
+    sim.run(10.0)
+    assert took["quick"] < 0.01 < took["slow"]

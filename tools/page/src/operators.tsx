@@ -276,40 +276,19 @@ export const hosts = (): Kind<Host> => ({
       name: "cpus",
       title: t("CPUs"),
       text: (row) => share(row.load, "vcpus"),
-      cell: (row) =>
-        row.load && (
-          <Share
-            used={row.load.vcpus_used}
-            total={row.load.vcpus}
-            label={`${row.load.vcpus_used} / ${row.load.vcpus}`}
-          />
-        ),
+      cell: (row) => taken(row.load, "vcpus", String),
     },
     {
       name: "memory",
       title: t("Memory"),
       text: (row) => share(row.load, "memory_mb"),
-      cell: (row) =>
-        row.load && (
-          <Share
-            used={row.load.memory_mb_used}
-            total={row.load.memory_mb}
-            label={`${size(row.load.memory_mb_used)} / ${size(row.load.memory_mb)}`}
-          />
-        ),
+      cell: (row) => taken(row.load, "memory_mb", size),
     },
     {
       name: "disk",
       title: t("Disk"),
       text: (row) => share(row.load, "local_gb"),
-      cell: (row) =>
-        row.load && (
-          <Share
-            used={row.load.local_gb_used}
-            total={row.load.local_gb}
-            label={`${size(row.load.local_gb_used * 1024)} / ${size(row.load.local_gb * 1024)}`}
-          />
-        ),
+      cell: (row) => taken(row.load, "local_gb", (gigabytes) => size(gigabytes * 1024)),
     },
     {
       name: "seen",
@@ -323,9 +302,9 @@ export const hosts = (): Kind<Host> => ({
     [t("State"), <Status value={stateOf(row)} />],
     [t("Reason"), row.disabled_reason],
     [t("Guests"), row.load?.running_vms ?? 0],
-    [t("CPUs"), row.load && `${row.load.vcpus_used} / ${row.load.vcpus}`],
-    [t("Memory"), row.load && `${size(row.load.memory_mb_used)} / ${size(row.load.memory_mb)}`],
-    [t("Disk"), row.load && `${size(row.load.local_gb_used * 1024)} / ${size(row.load.local_gb * 1024)}`],
+    [t("CPUs"), taken(row.load, "vcpus", String)],
+    [t("Memory"), taken(row.load, "memory_mb", size)],
+    [t("Disk"), taken(row.load, "local_gb", (gigabytes) => size(gigabytes * 1024))],
     [t("Address"), row.load?.host_ip],
     [t("Hypervisor"), row.load && `${row.load.hypervisor_type} ${versionOf(row.load.hypervisor_version)}`],
     ["CPU", row.load?.cpu_info?.model],
@@ -343,6 +322,18 @@ export const hosts = (): Kind<Host> => ({
 
 const share = (load: Hypervisor | null, name: "vcpus" | "memory_mb" | "local_gb"): number =>
   load?.[name] ? load[`${name}_used`] / load[name] : 0;
+const taken = (
+  load: Hypervisor | null,
+  name: "vcpus" | "memory_mb" | "local_gb",
+  show: (value: number) => string,
+): VNode | null =>
+  load && (
+    <Share
+      used={load[`${name}_used`]}
+      total={load[name]}
+      label={`${show(load[`${name}_used`])} / ${show(load[name])}`}
+    />
+  );
 const versionOf = (value: number): string =>
   value >= 1000 ? `${Math.floor(value / 1000000)}.${Math.floor(value / 1000) % 1000}.${value % 1000}` : String(value);
 

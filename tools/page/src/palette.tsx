@@ -3,6 +3,7 @@ import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call, list } from "./api";
 import { doings, type Hit, lately, queries, ranked, type Thing } from "./finder";
+import { Icon } from "./icons";
 import { idOf, type Kind, nameOf } from "./listing";
 import { t } from "./messages";
 import { addressesOf, serverActions } from "./servers";
@@ -175,6 +176,7 @@ export function Finder({
           {hits.map((hit, index) => (
             // biome-ignore-start lint/a11y: the focus stays in the combobox, whose keys choose an option.
             <li key={hit.href} id={`hit-${index}`} role="option" aria-selected={index === at} onClick={() => go(hit)}>
+              <Icon name={/#\/([\w-]+)/.exec(hit.href)?.[1] ?? ""} />
               <b>{hit.label}</b> <small>{hit.note}</small>
             </li>
             // biome-ignore-end lint/a11y: as above

@@ -11,6 +11,14 @@ const ROW = 46,
   GAP = 48,
   SERVERS = 8;
 
+type Line = [number, number, number, number];
+
+/** A line from one point to another that leaves and arrives level. */
+function curve([x1, y1, x2, y2]: Line): string {
+  const middle = (x1 + x2) / 2;
+  return `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`;
+}
+
 export function Topology(): VNode | null {
   const { data } = useData(
     async () => {
@@ -65,7 +73,7 @@ export function Topology(): VNode | null {
     y += Math.max(1, Math.min(SERVERS + 1, servers.length)) * ROW;
   }
   const height = Math.max(y, outside.length * ROW, data.routers.length * ROW, ROW);
-  const lines: [number, number, number, number][] = [];
+  const lines: Line[] = [];
   const between = (left: number, a: number | undefined, right: number, b: number | undefined) =>
     a !== undefined && b !== undefined && lines.push([columns[left]!.x + WIDTH, a + 16, columns[right]!.x, b + 16]);
   for (const router of data.routers) {
@@ -99,7 +107,7 @@ export function Topology(): VNode | null {
             </text>
           ))}
           {lines.map((line) => (
-            <line key={line.join(" ")} x1={line[0]} y1={line[1]} x2={line[2]} y2={line[3]} />
+            <path key={line.join(" ")} d={curve(line)} />
           ))}
           {outside.map((row) =>
             box(0, row.id, row.name, link("networks", row.id), columns[0]!.boxes.get(row.id)!, "outside"),

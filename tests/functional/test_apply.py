@@ -129,6 +129,7 @@ def others(demo: Connection) -> Iterator[dict[str, Any]]:
     demo.compute.delete_keypair("own")
 
 
+@pytest.mark.timeout(900 if ROUNDS == 10 else 6 * 3600)
 def test_random_clouds_and_changes_come_as_predicted(demo: Connection, others: dict[str, Any], tmp_path: Path) -> None:
     for seed in range(ROUNDS):
         rng = random.Random(seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -140,7 +140,8 @@ class Port(msgspec.Struct, kw_only=True):
     ``subnet6_id``: of its network or segment; None: a conductor of an older version does not name them. ``vnic_type``:
     see `nova_lite.objects.pci.PORT_DEVICES`. ``qos_network_policy_id``: QoS policy of its network, which it has unless
     it has one of its own (``qos_policy_id``). ``dns_name`` and ``dns_domain``: its own in DNS, "": those of
-    ``hostname``, which is its instance's, and of ``network_domain``, which is its network's.
+    ``hostname``, which is its instance's, and of ``network_domain``, which is its network's. ``dhcp_options``: objects
+    with ``opt_name``, ``opt_value`` and ``ip_version`` (`nova_lite.objects.dhcp_options`).
     """
 
     id: str
@@ -174,6 +175,7 @@ class Port(msgspec.Struct, kw_only=True):
     dns_domain: str = ""
     hostname: str = ""
     network_domain: str = ""
+    dhcp_options: list[dict[str, Any]] | None = None
     qos_policy_id: str | None = None
     qos_network_policy_id: str | None = None
     created_at: datetime.datetime | None = None

@@ -23,6 +23,7 @@ _KNOWN = {
     "expose-port-forwarding-in-fip": ("Expose Port Forwarding in FIP", "Floating addresses show their forwardings"),
     "external-net": ("Neutron external network", "Pools of floating addresses are external networks"),
     "filter-validation": ("Filter parameters validation", "A filter that is not known is refused"),
+    "extra_dhcp_opt": ("Neutron Extra DHCP options", "Ports have DHCP options of their own"),
     "extraroute": ("Neutron Extra Route", "Routers have static routes"),
     "extraroute-atomic": ("Atomically add/remove extra routes", "Routes are added and removed one by one"),
     "fip-port-details": ("Floating IP Port Details Extension", "Floating addresses show the port they lead to"),

@@ -215,7 +215,7 @@ def port(shown: Port, for_admin: bool, domain: str = "") -> View:
         "security_groups": shown.security_groups,
         "port_security_enabled": shown.port_security_enabled,
         "allowed_address_pairs": shown.address_pairs or [],
-        "extra_dhcp_opts": [],
+        "extra_dhcp_opts": shown.dhcp_options or [],
         "binding:vnic_type": shown.vnic_type,
         "dns_name": dns.name_of(shown),
         "dns_domain": shown.dns_domain,

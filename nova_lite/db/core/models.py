@@ -1014,7 +1014,7 @@ class Port(Tagged, Changed, Base):
     ``address_pairs``: objects with ``ip_address`` (or a range) and ``mac_address``, from which it may send, too.
     ``device_id`` and ``device_owner``: texts of the program whose port it is, "" for a port of a server or router.
     ``vnic_type``: see `nova_lite.objects.pci.PORT_DEVICES`. ``bound_host``: of a service's port, the host that has it.
-    ``dns_name`` and ``dns_domain``: see `nova_lite.objects.Port`.
+    ``dns_name``, ``dns_domain`` and ``dhcp_options``: see `nova_lite.objects.Port`.
     """
 
     __tablename__ = "ports"
@@ -1048,6 +1048,7 @@ class Port(Tagged, Changed, Base):
     bound_host: Mapped[str | None] = mapped_column(Name, index=True)
     dns_name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    dhcp_options: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
 class Router(Tagged, Changed, Base):

@@ -23,7 +23,7 @@ from nova_lite.db.core.statements import insert_unless_taken
 from nova_lite.db.network import builtin_networks, port_quota, qos, security_groups
 from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
-from nova_lite.objects import ListQuery, Network, Port, ipv6
+from nova_lite.objects import ListQuery, Network, Port, dhcp_options, ipv6
 from nova_lite.objects.pci import NORMAL
 from nova_lite.objects.security_group import DEFAULT
 
@@ -38,7 +38,14 @@ _FIELDS = tuple(name for name in rows.shared_fields(Port, Row) if name not in ("
 MAX_ADDRESS_PAIRS = 10
 
 #: Fields that decide what a port sends and receives.
-_OF_TRAFFIC = ("security_groups", "admin_state_up", "address_pairs", "port_security_enabled", "qos_policy_id")
+_OF_TRAFFIC = (
+    "security_groups",
+    "admin_state_up",
+    "address_pairs",
+    "port_security_enabled",
+    "qos_policy_id",
+    "dhcp_options",
+)
 
 #: Texts that name a port in DNS.
 _OF_DNS = ("dns_name", "dns_domain")
@@ -190,6 +197,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "dns_name": port.dns_name,
         "dns_domain": port.dns_domain,
         "qos_policy_id": port.qos_policy_id,
+        "dhcp_options": _dhcp_options([], port.dhcp_options or []),
         "created_at": uow.now,
     }
     _insert_on(uow, links, port, values)
@@ -289,6 +297,13 @@ def _address_pairs(wanted: list[dict[str, str]], mac_address: str) -> list[dict[
     return found or None
 
 
+def _dhcp_options(present: list[dict[str, Any]], changes: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    try:
+        return dhcp_options.merged(present, changes)
+    except ValueError as error:
+        raise exceptions.InvalidInput(reason=str(error)) from error
+
+
 def _address(network: Network, text: str, project_id: str | None) -> str:
     """Return a valid address. The project that has the network may take the gateway's address, for a router."""
     if text == network.gateway and network.project_id == project_id is not None:
@@ -332,9 +347,9 @@ def _address6(
 
 def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
     """Change ``name``, ``description``, ``admin_state_up``, ``security_groups`` (names or ids, the whole list),
-    ``address_pairs``, ``port_security_enabled``, ``qos_policy_id``, ``dns_name``, ``dns_domain``, and of a port without
-    a server ``address``, ``address6``, ``segment_id``, ``device_id`` and ``device_owner``. Raises `PortInUse` and the
-    errors of `create`.
+    ``address_pairs``, ``port_security_enabled``, ``qos_policy_id``, ``dns_name``, ``dns_domain``, ``dhcp_options`` (as
+    `nova_lite.objects.dhcp_options.merged` does), and of a port without a server ``address``, ``address6``,
+    ``segment_id``, ``device_id`` and ``device_owner``. Raises `PortInUse` and the errors of `create`.
     """
     row = locked(uow, context, port_id)
     found = get(uow, context, port_id)
@@ -364,6 +379,8 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
         _change_mac_address(uow, row, changes["mac_address"])
     if "address_pairs" in changes:
         row.address_pairs = _address_pairs(changes["address_pairs"], row.mac_address)
+    if "dhcp_options" in changes:
+        row.dhcp_options = _dhcp_options(row.dhcp_options or [], changes["dhcp_options"])
     row.port_security_enabled = changes.get("port_security_enabled", row.port_security_enabled)
     is_moved = "address" in changes and changes["address"] != (row.address or NO_ADDRESS)
     if is_moved or changes.keys() & {"address6", "segment_id"}:

@@ -24,6 +24,7 @@ def test_extensions_are_those_that_are_served(api: Api) -> None:
         "default-subnetpools",
         "dns-domain-ports",
         "dns-integration",
+        "extra_dhcp_opt",
         "extraroute",
         "extraroute-atomic",
         "expose-port-forwarding-in-fip",

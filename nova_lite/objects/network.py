@@ -107,7 +107,8 @@ class NetworkRecord(Network, kw_only=True):
     ``subnet6_pool_id``: pools of the subnets' prefixes. ``prefixlen``: in a request, the length of the prefix that the
     pool is to give. ``no_pools``: in a request, the subnet has no allocation pools; else one without pools has all
     addresses. ``shared``: the caller's project, or all, may use another project's network. ``segments``: its segments,
-    in their order. ``qos_policy_id``: QoS policy of its ports.
+    in their order. ``qos_policy_id``: QoS policy of its ports. ``service_types`` and ``service_types6``: owners of the
+    ports that get addresses of its subnets; None: all ports do.
     """
 
     description: str = ""
@@ -122,6 +123,8 @@ class NetworkRecord(Network, kw_only=True):
     no_pools: bool = False
     shared: bool = False
     segments: list[NetworkRecord] = msgspec.field(default_factory=list)
+    service_types: list[str] | None = None
+    service_types6: list[str] | None = None
     qos_policy_id: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None

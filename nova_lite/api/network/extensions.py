@@ -69,6 +69,7 @@ _KNOWN = {
     "revision-if-match": ("If-Match constraints based on revision_number", "Changes of one revision only"),
     "standard-attr-revisions": ("standard-attr-revisions", "Resources have a number that grows with each change"),
     "standard-attr-tag": ("Tag support for resources with standard attribute", "Resources have tags"),
+    "subnet-service-types": ("Subnet service types", "Ports get addresses of the subnets for their owner"),
     "subnet_allocation": ("Subnet Allocation", "Subnets get a prefix of a pool"),
     "subnetpool-prefix-ops": ("Subnet Pool Prefix Operations", "Prefixes are added to and removed from pools"),
     "tag": ("Tag support", "Networks have tags"),

@@ -125,6 +125,7 @@ def subnet(shown: NetworkRecord) -> View:
         "host_routes": shown.host_routes or [],
         "allocation_pools": factory.pools_of(shown),
         "subnetpool_id": shown.subnet_pool_id,
+        "service_types": shown.service_types or [],
         **_standard(shown, shown.subnet_tags or []),
     }
 
@@ -155,6 +156,7 @@ def subnet6(shown: NetworkRecord) -> View:
         "host_routes": settings.host_routes or [],
         "allocation_pools": settings.pools,
         "subnetpool_id": shown.subnet6_pool_id,
+        "service_types": shown.service_types6 or [],
         **_standard(shown, settings.tags or []),
     }
 

@@ -947,7 +947,8 @@ class Network(Tagged, Changed, Base):
     changed. ``subnet6``: see `nova_lite.objects.Network`. ``subnet_id`` and ``subnet6_id``: see
     `nova_lite.objects.ipv6.subnet_id_of`. ``parent_id``: network of which the row is a segment, for further subnets;
     None: it is a network itself. ``is_segmented``: it has segments. ``physical_network`` and ``vlan``: see
-    `nova_lite.objects.Network`, and so is ``dns_domain``.
+    `nova_lite.objects.Network`, and so is ``dns_domain``. ``service_types`` and ``service_types6``: see
+    `nova_lite.objects.NetworkRecord`.
     """
 
     __tablename__ = "networks"
@@ -984,6 +985,8 @@ class Network(Tagged, Changed, Base):
     pools: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
     host_routes: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
     host_address: Mapped[str | None] = mapped_column(sa.String(45))
+    service_types: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
+    service_types6: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
     revised: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
     physical_network: Mapped[str | None] = mapped_column(Name)
     vlan: Mapped[int | None] = mapped_column()

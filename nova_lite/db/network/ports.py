@@ -167,7 +167,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
     mine = network is not None and (context.is_admin or network.project_id in (None, owner))
     if network is None or network.parent_id is not None or not (mine or store.is_shared(network.id, owner)):
         raise exceptions.NetworkNotFound(network_id=port.network_id)
-    links = _links(store, network, port.address, port.address6, port.segment_id)
+    links = _links(store, network, port.address, port.address6, port.segment_id, port.device_owner)
     if not links[0].cidr and port.address not in ("", NO_ADDRESS):  # the address is IPv4
         raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet, of which {port.address} could be")
     port_quota.check_port(uow, conf, owner)
@@ -226,16 +226,31 @@ def _device_id(uow: UnitOfWork, device_id: str) -> str:
 
 
 def _links(
-    store: builtin_networks.Store, network: Network, address: str | None, address6: str | None, link_id: str | None
+    store: builtin_networks.Store,
+    network: Network,
+    address: str | None,
+    address6: str | None,
+    link_id: str | None,
+    owner: str,
 ) -> list[Network]:
-    """Return the network and its segments on which a port may be, at least one.
+    """Return the network and its segments on which a port of this owner may be, at least one.
 
     The addresses are as in `Port`, or `NO_ADDRESS`. ``link_id``: the network or segment of its subnets, None for any.
-    Raises `SubnetNotFound`, or `FixedIpInvalid` for an address of no subnet.
+    Raises `SubnetNotFound`, `NoServiceSubnet`, or `FixedIpInvalid` for an address of no subnet.
     """
-    found = [link for link in (network, *store.segments(network)) if link_id in (None, link.id)]
-    if not found:
+    every = [link for link in (network, *store.segments(network)) if link_id in (None, link.id)]
+    if not every:
         raise exceptions.SubnetNotFound(subnet_id=link_id)
+    found = [store.serving(link, owner) for link in every]
+    if (address, address6) != (NO_ADDRESS, NO_ADDRESS):
+        needs_ipv4 = link_id is not None and address not in (None, NO_ADDRESS)
+        found = [
+            link
+            for link, whole in zip(found, every, strict=True)
+            if link == whole or link.cidr or (link.cidr6 and not needs_ipv4)
+        ]
+        if not found:
+            raise exceptions.NoServiceSubnet(network_id=network.id, owner=owner)
     if not network.is_segmented or (address == NO_ADDRESS and address6 in (None, NO_ADDRESS)):
         return found
     usable = [link for link in found if _may_have(link.cidr, address) and _may_have(link.cidr6, address6)]
@@ -427,11 +442,11 @@ def _choose_link(uow: UnitOfWork, row: Row, address: str | None, changes: dict[s
         raise exceptions.PortInUse(port_id=row.id)
     store = builtin_networks.Store(uow)
     network = store.network_of(row.network_id)
-    present = next((link for link in (network, *store.segments(network)) if link.id == row.network_id), network)
     address6, link_id = changes.get("address6"), changes.get("segment_id")
-    links = _links(store, network, address, address6, link_id)
-    if any(link.id == row.network_id for link in links):
-        return present
+    links = _links(store, network, address, address6, link_id, row.device_owner)
+    for link in links:
+        if link.id == row.network_id:
+            return link
     _require_no_floating(uow, row)
     row.network_id, row.address, row.address6 = links[0].id, None, None
     return links[0]

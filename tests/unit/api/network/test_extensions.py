@@ -73,6 +73,7 @@ def test_extensions_are_those_that_are_served(api: Api) -> None:
         "standard-attr-tag",
         "standard-attr-timestamp",
         "stateful-security-group",
+        "subnet-service-types",
         "subnet_allocation",
         "subnetpool-prefix-ops",
         "tag-creation",

@@ -104,7 +104,7 @@ def test_port_without_a_server_moves_to_subnets_for_its_owner_only(api: Api, net
 
 
 def test_types_of_each_ip_version_count_alone(api: Api, network_id: str) -> None:
-    """Also for ports that are there before an IPv6 subnet is."""
+    """Ports that are there before an IPv6 subnet follow its types, too."""
     four = subnet(api, network_id, "10.64.0.0/24")["id"]
     early, late = port(api, network_id), port(api, network_id, LB)
     assert early == late == [four]

@@ -39,6 +39,8 @@ from tests.faults.points import LASTING, Fault
 from tests.faults.private import PrivateDatabase
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
+from tests.model import daemons
+from tests.model.daemons import DaemonTraces, Judgement
 from tests.support.waiting import wait_for, wait_for_none
 
 SETTLE_SECONDS = 180.0
@@ -105,7 +107,9 @@ class Arena:
         outages: dict[str, Outage],
         site: Site | None = None,
         with_services: services.Services | None = None,
+        traces: Path | None = None,
     ) -> None:
+        """Watch a cloud. ``traces``: the directory in which its daemons record the traces of their servers."""
         self.cloud = running
         self.control = control
         self.outages = outages
@@ -125,6 +129,9 @@ class Arena:
         conf(running.config_arguments("conductor"), default_config_files=[])
         self.conf = conf
         self.db = Database(conf)
+        #: The traces of the newest case.
+        self.judgement = Judgement()
+        self.traces = None if traces is None else DaemonTraces(traces, self.db)
         self._pool = futures.ThreadPoolExecutor(thread_name_prefix="outage")
         self._stop = threading.Event()
         self.violated = ""
@@ -416,14 +423,27 @@ class Arena:
 
     def lose_domain(self, server: dict[str, Any]) -> None:
         """Remove the domain without its host's knowledge. Its disks stay."""
+        self._cut_trace(server)
         self._fake(server["OS-EXT-SRV-ATTR:host"], "domains", f"{server['id']}.json").unlink()
 
     def crash(self, server: dict[str, Any]) -> None:
         """End the guest's process without its host's knowledge."""
+        self._cut_trace(server)
         path = self._fake(server["OS-EXT-SRV-ATTR:host"], "domains", f"{server['id']}.json")
         draft = path.parent.with_name("crash.draft")
         draft.write_text(json.dumps(json.loads(path.read_text()) | {"power_state": PowerState.CRASHED}))
         draft.replace(path)
+
+    def _cut_trace(self, server: dict[str, Any]) -> None:
+        """End the trace of a server here: no daemon does what follows."""
+        if self.traces is not None:
+            self.traces.cut(server["id"])
+
+    def judge_traces(self) -> None:
+        """Judge the traces of servers that are gone, and check that each is a path of the model."""
+        if self.traces is not None:
+            self.judgement = self.traces.judge()
+            assert not self.judgement.refused, str(self.judgement)
 
     def generation(self, server_id: str) -> int:
         """Return the generation of the server's domain."""
@@ -478,8 +498,10 @@ def arena(path: Path, site: Site | None = None, **options: Any) -> Iterator[Aren
     """Run a cloud for cases. ``options``: of the cloud, besides those of its site."""
     site = site or Site()
     control = path / "failpoints.json"
-    options = {"quota": -1, "launcher": ("tests.faults.daemon",)} | site.options() | options
-    options["environment"] = {failpoints.ENVIRONMENT: str(control)}
+    options = {"quota": -1, "launcher": ("tests.faults.daemon",), "prepare": daemons.prepare} | site.options() | options
+    traces = path / "traces"
+    traces.mkdir()
+    options["environment"] = {failpoints.ENVIRONMENT: str(control), daemons.ENVIRONMENT: str(traces)}
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(Proxy(BROKER_PORT))
         database = stack.enter_context(PrivateDatabase(path / "database")) if site.own_database else None
@@ -498,6 +520,6 @@ def arena(path: Path, site: Site | None = None, **options: Any) -> Iterator[Aren
             outages[DATABASE] = DatabaseOutage(database)
         if site.target:
             outages[TARGET] = TargetOutage(functools.partial(target.fill, path / target.REPOSITORY))
-        ready = Arena(running, control, outages, site, others)
+        ready = Arena(running, control, outages, site, others, traces)
         stack.callback(ready.close)
         yield ready

@@ -1,19 +1,22 @@
 """Run a daemon whose clock can jump: ``python -m tests.faults.daemon nova_lite.cmd.DAEMON …``.
 
 The effects `AHEAD` and `BEHIND` set its wall clock (``time.time``, ``datetime.now``) an hour wrong for ``seconds``. The
-monotonic clock does not jump, nor does the database's (SQLite asks the machine).
+monotonic clock does not jump, nor does the database's (SQLite asks the machine). The daemon records the traces of its
+servers (`tests.model.daemons`).
 """
 
 from __future__ import annotations
 
 import datetime
 import importlib
+import os
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 from nova_lite.base import failpoints
+from tests.model import daemons
 
 AHEAD, BEHIND = "clock ahead", "clock behind"
 HOUR = 3600.0
@@ -61,6 +64,7 @@ def jump(by: float) -> Callable[[dict[str, Any]], None]:
 def main() -> int:
     module = sys.argv.pop(1)
     daemon = importlib.import_module(module)
+    daemons.record(os.environ[failpoints.DAEMON])
     failpoints.extra_effects.update({AHEAD: jump(HOUR), BEHIND: jump(-HOUR)})
     status: int = daemon.main()
     return status

@@ -11,7 +11,9 @@ with fake hypervisors. It restarts killed daemons as systemd would. It passes if
 - in the end, before anything is deleted, no action is open. The hypervisors hold exactly the guests of the rows.
   Power states agree with the API and the vm states. Claims and addresses are the servers'. The audit finds
   nothing. Every image is active, and the store has exactly their files;
-- after deletes no disk, interface, address, claim or quota is left, and the audit finds nothing.
+- after deletes no disk, interface, address, claim or quota is left, and the audit finds nothing;
+- the trace of each server is a path of the protocol's model (`tests.model.daemons`), up to its first operation that
+  the model does not have.
 
 A case without a fault (``by itself``) also fails if its scenario does not pass a named point, or passes a
 transaction that is in no table.
@@ -43,6 +45,7 @@ from tests.faults.outages import DATABASE
 from tests.faults.points import Fault
 from tests.faults.report import Result, Table, passed_before
 from tests.faults.scenarios import SCENARIOS, Scenario
+from tests.model.daemons import Judgement
 from tests.support.waiting import wait_for
 
 
@@ -83,6 +86,7 @@ class Case:
             arena.insist("POST", f"/servers/{server['id']}/action", {"forceDelete": None}, (202, 404))
         arena.gone()
         arena.check_nothing_left()
+        arena.judge_traces()
         return seconds
 
     def _run_scenario(self, arena: Arena, fired: list[Path]) -> float:
@@ -143,12 +147,15 @@ def run_case(case: Case, ready: Arena) -> Result:
     """Run a case. Findings of the observer come first in its result."""
     started = time.monotonic()
     recovery, wrong = 0.0, ""
+    ready.judgement = Judgement()
     try:
         recovery = case.run(ready)
     except Exception as error:
         wrong = f"{type(error).__name__}: {error}"
     wrong = "\n".join(filter(None, (ready.violated, wrong)))
-    return Result(case.scenario.name, case.fault, str(case), recovery, time.monotonic() - started, wrong)
+    seconds, judged = time.monotonic() - started, ready.judgement
+    numbers = {"paths": judged.paths, "unjudged": judged.unjudged}
+    return Result(case.scenario.name, case.fault, str(case), recovery, seconds, wrong, **numbers)
 
 
 def run_cases(cases: list[Case], parallel: int, logs: Path, report: Callable[[Result], None]) -> None:
@@ -202,7 +209,7 @@ def keep_logs(directory: Path, logs: Path) -> Path:
     """Copy a cloud's logs and faults into a new directory below ``logs``."""
     logs.mkdir(parents=True, exist_ok=True)
     kept = Path(tempfile.mkdtemp(prefix="case-", dir=logs))
-    for pattern in ("*.log", "*.conf", "failpoints.json*", "nova-lite.sqlite*"):
+    for pattern in ("*.log", "*.conf", "failpoints.json*", "nova-lite.sqlite*", "traces/*"):
         for file in directory.glob(pattern):
             shutil.copy(file, kept)
     return kept

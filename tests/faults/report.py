@@ -11,7 +11,8 @@ from pathlib import Path
 @dataclasses.dataclass
 class Result:
     """``recovery``: seconds from the request to its end, with the fault; ``seconds``: of the whole case. ``wrong``: ""
-    if it passed; then ``logs`` is the directory where they are kept."""
+    if it passed; then ``logs`` is the directory where they are kept. ``paths``: servers whose trace is a path of the
+    model; ``unjudged``: those whose trace was not judged."""
 
     scenario: str
     fault: str
@@ -20,6 +21,8 @@ class Result:
     seconds: float = 0.0
     wrong: str = ""
     logs: str = ""
+    paths: int = 0
+    unjudged: int = 0
 
 
 def passed_before(file: Path) -> dict[str, Result]:
@@ -50,6 +53,11 @@ class Table:
     def failures(self) -> list[Result]:
         return [result for result in self.results if result.wrong]
 
+    @property
+    def unjudged(self) -> int:
+        """Return the number of traces that were not judged."""
+        return sum(result.unjudged for result in self.results)
+
     def add(self, result: Result) -> None:
         self.results.append(result)
         if self.kept is not None:
@@ -65,6 +73,7 @@ class Table:
         print(f"\n{'scenario':40} {'fault':18} {'cases':>5} {'passed':>6} {'slowest recovery':>16}")
         for scenario, fault in sorted({(result.scenario, result.fault) for result in self.results}):
             self._print_row(scenario, fault)
+        print(f"{sum(result.paths for result in self.results)} traces are paths, {self.unjudged} not judged")
         print(f"{len(self.results) - len(self.failures)} passed, {len(self.failures)} failed")
 
     def _print_row(self, scenario: str, fault: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.history import checker, events, run
+from tests.model.daemons import MOST_UNJUDGED
 
 #: Smallest number of servers of a meaningful history.
 LEAST_SERVERS = 5
@@ -27,6 +28,8 @@ def test_no_rule_is_broken(tmp_path: Path) -> None:
     assert [str(violation) for violation in found] == []
     assert len(history.transactions) >= LEAST_SERVERS and history.faults and history.sightings
     assert set(history.marks) == {events.CALM, events.SETTLED, events.GONE}
+    (traces,) = [event for event in history.events if isinstance(event, events.Traces)]
+    assert traces.paths >= LEAST_SERVERS and traces.unjudged <= MOST_UNJUDGED * traces.paths
 
 
 @pytest.mark.timeout(900)

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from tests.faults import judges, matrix, scenarios, services
 from tests.faults.arena import Arena, Site
 from tests.faults.outages import TARGET
+from tests.model.daemons import MOST_UNJUDGED
 from tests.support.waiting import wait_for
 
 #: Sampling interval of the cases with a fault, besides one of each kind and one for each daemon.
@@ -64,6 +65,8 @@ def test_a_sample_of_the_matrix(tmp_path: Path, number: int) -> None:
     table.print()
     assert not table.failures
     assert len(table.results) == len(cases)
+    judged = sum(result.paths for result in table.results)
+    assert table.unjudged + judged > 0 and table.unjudged <= MOST_UNJUDGED * (table.unjudged + judged)
 
 
 @pytest.fixture(scope="module")

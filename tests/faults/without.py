@@ -7,9 +7,13 @@ This is how it is shown that the fault tests notice: `tests/faults/test_controls
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from nova_lite.base import failpoints
+from tests.model import daemons
 
 
 def reconciler() -> None:
@@ -55,6 +59,13 @@ def revocation() -> None:
     FencingTokenStore.revoke_failed_build = FencingTokenStore._revoke = lambda self, *args: None  # type: ignore[assignment,method-assign]
 
 
+def fence_before_report() -> None:
+    """Switch the fence before a report off: a host reports a failed build that it may repeat."""
+    from nova_lite.compute.fencing import FencingTokenStore
+
+    FencingTokenStore.revoke_failed_build = lambda self, result: None  # type: ignore[assignment,method-assign]
+
+
 def conditional_claim() -> None:
     """Switch the conditional claim off: a claim is granted whatever is used already."""
     import sqlalchemy as sa
@@ -93,6 +104,7 @@ RULES = {
     "reconciler": reconciler,
     "confirmation": confirmation,
     "revocation": revocation,
+    "fence before report": fence_before_report,
     "conditional claim": conditional_claim,
     "power_off": idle_power("off"),
     "reboot": idle_power("reboot"),
@@ -104,6 +116,7 @@ def main() -> int:
     del sys.argv[1:3]
     daemon = importlib.import_module(module)
     RULES[rule]()
+    daemons.record(os.environ[failpoints.DAEMON])
     status: int = daemon.main()
     return status
 

@@ -22,13 +22,14 @@ from typing import Any
 
 from tests.support.waiting import polls
 
-#: And what the daemons import when they have read their configuration.
+#: And what the daemons import when they have read their configuration. Daemons of fault tests import the last one.
 IMPORTED = (
     *(f"nova_lite.cmd.{name}" for name in ("conductor", "scheduler", "compute", "api", "manage")),
     "nova_lite.virt.fake",
     "oslo_messaging._drivers.impl_rabbit",
     "sqlalchemy.dialects.sqlite",
     "MySQLdb",
+    "tests.model.daemons",
 )
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36

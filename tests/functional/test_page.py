@@ -5,6 +5,7 @@ The browser is Chromium, or what ``NOVA_LITE_BROWSER`` names (``devstack/page.sh
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -12,8 +13,10 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import urllib.parse
 from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +51,36 @@ def broker() -> None:
     """Replace the fixture of this directory: no broker is needed."""
 
 
+#: Options with a misspelt one, load balancers, and a host of images. ``mirror``: that host.
+OPTIONS = """
+[DEFAULT]
+report_intervall = 10
+wings = load_balancer
+[api]
+enabled_apis = osapi_compute, identity, image, network, volume, placement, metadata, page, load_balancer
+[image]
+import_hosts = {mirror}
+"""
+
+
 @pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Serve the file ``disk.raw``, and yield host and port."""
+    directory = tmp_path_factory.mktemp("mirror")
+    (directory / "disk.raw").write_bytes(b"disk" * 1000)
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(directory))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def cloud(mirror: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     seed = tmp_path_factory.mktemp("seed") / "seed.yaml"
     seed.write_text(SEED)
     options = seed.with_name("options.conf")
-    options.write_text("[DEFAULT]\nreport_intervall = 10\n")
+    options.write_text(OPTIONS.format(mirror=mirror))
     command = [sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.dev", "dev", "--port", "0", "--json", "--faults"]
     process = subprocess.Popen(
         [*command, "--hosts", "2", "--password", PASSWORD, "--seed", str(seed), "--config-file", str(options)],
@@ -413,6 +440,150 @@ def test_image_is_uploaded(cloud: dict[str, Any], page: Page, tmp_path: Path) ->
         image = sdk.image.find_image("uploaded")
         assert (image.status, image.size) == ("active", 10_000_000)
         assert image.hash_value == hashlib.sha256(disk.read_bytes()).hexdigest()
+    page.complaints()
+
+
+def test_image_is_loaded_by_url_and_a_host_that_is_not_listed_is_named(
+    cloud: dict[str, Any], page: Page, mirror: str
+) -> None:
+    page.log_in("demo", PASSWORD)
+    page.go("images")
+    page.press("Load an image by URL")
+    page.write("Name", "by-url")
+    page.write("Format", "raw")
+    page.write("URL", "https://elsewhere.example.org/disk.raw")
+    page.submit()
+    page.sees("Images are not imported from elsewhere.example.org:443. Ask the operator to add it to import_hosts.")
+    page.write("URL", f"http://{mirror}/disk.raw")
+    page.sees(f"openstack image import --method web-download --uri http://{mirror}/disk.raw by-url")
+    page.submit()
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    with client(cloud) as sdk:
+        (image,) = sdk.image.images(name="by-url")
+        wait_for("the image", lambda: sdk.image.get_image(image.id).status == "active", 30)
+        assert sdk.image.get_image(image.id).size == 4000
+    page.complaints()
+
+
+def rows_of(page: Page, label: str) -> list[str]:
+    """Return the words of the rows of a table."""
+    table = f"document.querySelector('[aria-label={json.dumps(label)}]')"
+    return list(page.browser.run(f"[...({table}?.querySelectorAll('tbody tr') ?? [])].map((row) => row.innerText)"))
+
+
+def test_user_makes_a_load_balancer_on_one_screen(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        made = sdk.compute.create_server(name="member", image_id=image.id, flavor_id=flavor.id, networks="auto")
+        address = next(iter(sdk.compute.wait_for_server(made).addresses.values()))[0]["addr"]
+        page.log_in("demo", PASSWORD)
+        page.go("load-balancers")
+        page.press("Create a load balancer")
+        page.write("Name", "shop")
+        page.write("Network", "private")
+        page.write("Health monitor", "HTTP")
+        page.write("Path of the page", "/health")
+        page.browser.wait(f"!!control('{address} (member)')")
+        page.browser.run(f"control('{address} (member)').click(); true")
+        page.sees(f"openstack loadbalancer member create --address {address} --protocol-port 80 --wait shop")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        page.press("shop")
+        page.sees("HTTP /health, 5 s")
+        page.sees(f"{address}:80")
+        page.sees("HTTP 80")
+        (balancer,) = sdk.load_balancer.load_balancers(name="shop")
+        wait_for(
+            "the load balancer",
+            lambda: sdk.load_balancer.get_load_balancer(balancer.id).provisioning_status == "ACTIVE",
+            60,
+        )
+        page.press("Delete")
+        page.sees(f"openstack loadbalancer delete --cascade {balancer.id}")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        page.go("load-balancers")
+        wait_for("the deletion", lambda: not list(sdk.load_balancer.load_balancers(name="shop")), 60)
+        sdk.compute.delete_server(made)
+    page.complaints()
+
+
+def test_user_forwards_a_port_of_a_floating_address(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        outside = sdk.network.find_network("public").id
+        network = sdk.network.create_network(name="inner")
+        subnet = sdk.network.create_subnet(network_id=network.id, cidr="10.64.9.0/24", ip_version=4)
+        router = sdk.network.create_router(name="inner", external_gateway_info={"network_id": outside})
+        sdk.network.add_interface_to_router(router, subnet_id=subnet.id)
+        values = {"image_id": image.id, "flavor_id": flavor.id, "networks": [{"uuid": network.id}]}
+        made = sdk.compute.create_server(name="behind", **values)
+        address = next(iter(sdk.compute.wait_for_server(made).addresses.values()))[0]["addr"]
+        floating = sdk.network.create_ip(floating_network_id=outside)
+        page.log_in("demo", PASSWORD)
+        page.go(f"floating-addresses/{floating.id}")
+        page.sees("No port of this address leads to a server.")
+        page.press("Forward a port")
+        page.write("Address of a server", f"{address} (behind)")
+        page.write("Port outside", "2222")
+        page.write("Port of the server", "22")
+        page.sees("--internal-protocol-port 22 --external-protocol-port 2222 --protocol tcp")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        page.sees(f"behind {address}, 22")
+        (made_forwarding,) = sdk.network.port_forwardings(floating.id)
+        assert (made_forwarding.external_port, made_forwarding.internal_port) == (2222, 22)
+        page.press("Actions")
+        page.press("Remove")
+        page.submit()
+        page.sees("No port of this address leads to a server.")
+        page.go("floating-addresses")
+        sdk.network.delete_ip(floating)
+        sdk.compute.delete_server(made)
+    assert page.complaints() == []
+
+
+def test_user_sees_which_rule_stops_a_packet_between_two_servers(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        group = sdk.network.create_security_group(name="closed")
+        together = sdk.compute.create_server_group(name="together", policy="affinity")
+        values = {"image_id": image.id, "flavor_id": flavor.id, "networks": "auto"}
+        values["scheduler_hints"] = {"group": together.id}
+        sender = sdk.compute.create_server(name="sender", **values)
+        receiver = sdk.compute.create_server(name="receiver", security_groups=[{"name": "closed"}], **values)
+        servers = [sdk.compute.wait_for_server(server) for server in (sender, receiver)]
+        addresses = [next(iter(server.addresses.values()))[0]["addr"] for server in servers]
+        page.log_in("demo", PASSWORD)
+        page.go("networks")
+        page.press("Can A reach B?")
+        page.write("From", f"sender ({addresses[0]})")
+        page.write("To", f"receiver {addresses[1]}")
+        page.write("Protocol", "TCP")
+        page.write("Port", "443")
+        page.press("Follow the packet")
+        page.sees("It does not arrive.")
+        page.sees("(groups: closed)")
+        page.press("Security group closed")
+        page.browser.wait(f"location.hash === '#/security-groups/{group.id}'")
+        sdk.network.create_security_group_rule(
+            security_group_id=group.id, direction="ingress", protocol="tcp", port_range_min=443, port_range_max=443
+        )
+        page.go("networks")
+        page.press("Can A reach B?")
+        page.write("From", f"sender ({addresses[0]})")
+        page.write("To", f"receiver {addresses[1]}")
+        page.write("Protocol", "TCP")
+        page.write("Port", "443")
+        page.press("Follow the packet")
+        page.sees("It arrives.")
+        page.write("To", "another address")
+        page.write("Address", "nowhere")
+        page.press("Follow the packet")
+        page.browser.wait("!!document.querySelector('.reach .failure')")
+        page.go("servers")
+        for server in servers:
+            sdk.compute.delete_server(server)
     page.complaints()
 
 

@@ -58,6 +58,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     seed.write_text(SEED)
     options = tmp_path_factory.mktemp("options") / "dev.conf"
     options.write_text(
+        "[DEFAULT]\nwings = load_balancer\n[api]\nenabled_apis = osapi_compute, identity, image, network, volume, "
+        "placement, metadata, page, load_balancer\n"
         "[quota]\ninstances = 2000\ncores = -1\nram = -1\n[network]\nfixed_ips_per_project = -1\n"
         "[fake]\nvcpus = 4000\nmemory_mb = 4000000\n"
     )
@@ -170,6 +172,7 @@ def test_dialogs_are_accessible(page: Page, dark: bool) -> None:
         ("images", "Upload an image"),
         ("networks", "Create a network"),
         ("routers", "Create a router"),
+        ("load-balancers", "Create a load balancer"),
         ("backup-policies", "Create a backup policy"),
         ("users", "Create a user"),
         ("hosts/host1", "Disable"),

@@ -12,7 +12,7 @@ from tests.faults.report import Result, Table, passed_before
 
 def test_the_table_of_a_run_with_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     table = Table(3, "devstack/faults.sh --pairs 300 --seed 7")
-    table.add(Result("stop", "kill", "stop: kill api at x", recovery=1.26, seconds=3))
+    table.add(Result("stop", "kill", "stop: kill api at x", recovery=1.26, seconds=3, paths=4, unjudged=1))
     table.add(Result("stop", "kill", "stop: kill api at y", recovery=2.0, seconds=3))
     table.add(
         Result(
@@ -25,7 +25,8 @@ def test_the_table_of_a_run_with_a_failure(capsys: pytest.CaptureFixture[str]) -
     assert "AssertionError: it runs twice" in lines
     assert "logs: /l/case" in lines
     assert "again: devstack/faults.sh --pairs 300 --seed 7 --only 'stop: kill api'\"'\"'s z'" in lines
-    assert lines[-2].split() == ["stop", "kill", "3", "2", "2.0", "s"]
+    assert lines[-3].split() == ["stop", "kill", "3", "2", "2.0", "s"]
+    assert lines[-2] == "4 traces are paths, 1 not judged"
     assert lines[-1] == "2 passed, 1 failed"
 
 

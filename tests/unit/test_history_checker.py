@@ -23,6 +23,7 @@ from tests.faults.history.events import (
     Settings,
     Sighting,
     Tables,
+    Traces,
 )
 
 S = "11111111-1111-1111-1111-111111111111"
@@ -394,6 +395,11 @@ def add_tables(story: Story, **rows: Any) -> None:
     story.events.append(Tables(what=SETTLED, rows=rows, domains=[], files=[], problems=[]))
 
 
+def no_path(story: Story) -> None:
+    said = "no step of the model makes the rows ('active', 0, 1, 0, False, '', '')"
+    story.events.append(Traces(paths=3, unjudged=0, refused={S: said}))
+
+
 def bad_tables(story: Story) -> None:
     story.events.append(Tables(what=GONE, rows={}, domains=[], files=["disks/x on a"], problems=[]))
 
@@ -415,6 +421,7 @@ BROKEN: dict[Callable[[Story], None], str] = {
     **dict.fromkeys((stale_read, read_of_what_never_was, shown_again, not_shown), "read"),
     **dict.fromkeys((left_out, unknown_server, metadata_lost), "read"),
     broken: "answer",
+    no_path: "trace",
     bad_tables: "tables",
 }
 
@@ -447,7 +454,7 @@ def test_is_found(breaks: Callable[[Story], None], monkeypatch: pytest.MonkeyPat
 def test_every_rule_has_been_seen_to_fail() -> None:
     from tests.faults.history import rules
 
-    others = {"lost", "asked", "open", "effect", "guest", "twice", "ghost", "read", "answer", "tables"}
+    others = {"lost", "asked", "open", "effect", "guest", "twice", "ghost", "read", "answer", "trace", "tables"}
     assert set(BROKEN.values()) == set(rules.RULES) | others
 
 

@@ -22,6 +22,7 @@ APIS = {
     "network": "network",
     "volume": "volume",
     "placement": "placement",
+    "load_balancer": "load_balancer",
 }
 
 #: Headers of each file. Scripts and styles come from this site alone, and no other site can frame the page.

@@ -124,7 +124,7 @@ class DevCloud:
         self._start(scheduler)
         compute = API()
         app = deploy.UrlMap({PATHS[name]: app for name, app in load_apps(conf, compute).items()}, mounts=True)
-        gate = _Gate(app, self.url)
+        gate = _Gate(app, {name: self.url + PATHS[name] for name in conf.api.enabled_apis})
         self._start(Worker(conf, compute, [Site("all", gate, [sock], None)], connect=broker.connect))
         for proxy in consoles.make_proxies(conf, console_socks, broker.connect):
             self._start(proxy)
@@ -165,11 +165,11 @@ class DevCloud:
 
 
 class _Gate:
-    """WSGI application that serves the cloud once it is ready. Its root lists the services."""
+    """WSGI application that serves the cloud once it is ready. Its root lists the services, by their names."""
 
-    def __init__(self, app: App, url: str) -> None:
+    def __init__(self, app: App, urls: dict[str, str]) -> None:
         self._app = app
-        self._document = json.dumps({"services": {name: url + path for name, path in PATHS.items()}}).encode()
+        self._document = json.dumps({"services": urls}).encode()
         self._is_open = False
 
     def open(self) -> None:

@@ -26,7 +26,10 @@ PATHS = {
     "placement": "/placement",
     "metadata": "/metadata",
     "page": "/page",
+    "load_balancer": "/load_balancer",
 }
+#: APIs of wings, which a file of more options loads and enables.
+_OF_WINGS = frozenset({"load_balancer"})
 
 #: File of master keys in a cloud's directory.
 VOLUME_KEYS = "volume-keys"
@@ -68,6 +71,7 @@ image_endpoint = {url}/image
 network_endpoint = {url}/network
 volume_endpoint = {url}/volume/v3
 placement_endpoint = {url}/placement
+load_balancer_endpoint = {url}/load_balancer
 
 [image]
 store_path = {large}/images
@@ -114,7 +118,7 @@ def write(directory: str, large: str, url: str, driver: str, console_ports: Mapp
         large=large,
         url=url,
         driver=driver,
-        apis=", ".join(PATHS),
+        apis=", ".join(name for name in PATHS if name not in _OF_WINGS),
         paste=PASTE_FILE,
         volume_keys=VOLUME_KEYS,
         console_host=_host_of(url),

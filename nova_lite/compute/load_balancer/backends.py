@@ -235,7 +235,7 @@ def _ended(counters: Counters) -> Counters:
 
 
 def load_backend(conf: cfg.ConfigOpts, host: str, driver: ComputeDriver) -> Backend:
-    if conf.compute_driver == "fake":
+    if conf.compute_driver in ("fake", "fake-rules"):
         directory = files.private_directory(os.path.join(instances_path(conf), f"fake-{os.path.basename(host)}"))
         return FakeBackend(os.path.join(directory, "load-balancers.json"))
     directory = os.path.join(conf.state_path, "load_balancers", host)

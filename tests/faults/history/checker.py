@@ -12,6 +12,7 @@
 | ghost | a domain of a server whose delete had ended |
 | read | a response that was not true at any time between the call and its return |
 | answer | an error of the server itself (500) |
+| trace | the trace of a server is no path of the protocol's model (`tests.model.daemons`) |
 | tables | at the end: used, quotas, addresses, volumes, hypervisors and rows do not add up |
 """
 
@@ -41,6 +42,7 @@ from tests.faults.history.events import (
     Sighting,
     State,
     Tables,
+    Traces,
 )
 
 #: A look at all hosts takes a while, and files of a domain are written one after the other.
@@ -402,6 +404,13 @@ def _answer(history: History) -> Iterator[Violation]:
 # --- the tables at the end
 
 
+def _trace(history: History) -> Iterator[Violation]:
+    for event in history.events:
+        if isinstance(event, Traces):
+            for server, text in event.refused.items():
+                yield Violation("trace", text, server)
+
+
 def _rows(history: History, what: str, table: str) -> list[dict[str, Any]]:
     return history.tables[what].rows.get(table, []) if what in history.tables else []
 
@@ -506,7 +515,7 @@ def _hosts(tables: Tables) -> Iterator[str]:
         yield from (f"server {uuid} is left" for uuid in alive)
 
 
-RULES = (_of_rows, _lost, _asked, _open, _effect, _guest, _twice, _ghost, _read, _answer, _tables)
+RULES = (_of_rows, _lost, _asked, _open, _effect, _guest, _twice, _ghost, _read, _answer, _trace, _tables)
 
 
 # --- telling it

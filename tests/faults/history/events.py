@@ -118,7 +118,16 @@ class Tables(Event, tag="tables"):
     problems: list[str]
 
 
-AnyEvent = Settings | Request | Change | Sighting | Fault | Mark | Tables
+class Traces(Event, tag="traces"):
+    """The traces of the servers: how many are ``paths`` of the model, how many were not judged, and those ``refused``
+    by server, each as a text."""
+
+    paths: int
+    unjudged: int
+    refused: dict[str, str]
+
+
+AnyEvent = Settings | Request | Change | Sighting | Fault | Mark | Tables | Traces
 _decoder = msgspec.json.Decoder(AnyEvent)
 
 

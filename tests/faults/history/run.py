@@ -20,9 +20,10 @@ from nova_lite.db.upkeep import invariants
 from tests.faults import threads
 from tests.faults.history import checker, observers, rowlog, site
 from tests.faults.history.clients import BIGGER, Client, Servers
-from tests.faults.history.events import CALM, GONE, SETTLED, Mark, Recorder, Settings, Tables
+from tests.faults.history.events import CALM, GONE, SETTLED, Mark, Recorder, Settings, Tables, Traces
 from tests.faults.history.nemesis import Nemesis
 from tests.faults.private import PrivateDatabase
+from tests.model.daemons import DaemonTraces
 from tests.support.waiting import polls, wait_for
 
 
@@ -100,6 +101,8 @@ class _Run:
             self._delete_all()
             self._end(GONE, self._settled)
         self.recorder.add_all(rowlog.changes(self.db.engine))
+        judged = DaemonTraces(self.cloud.path / "traces", self.db).judge()
+        self.recorder.add(Traces(paths=judged.paths, unjudged=judged.unjudged, refused=judged.refused))
         self.db.close()
         if self.failures:
             raise self.failures[0]

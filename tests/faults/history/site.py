@@ -16,6 +16,7 @@ from tests.faults.outages import BROKER_PORT
 from tests.faults.private import PrivateDatabase
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
+from tests.model import daemons
 
 MORE = ("conductor-2", "scheduler-2")
 
@@ -51,7 +52,7 @@ class HistoryCloud(cloud.Cloud):
             action_deadline=deadline,
             extra_config=CONFIG.format(deadline=deadline),
             launcher=("tests.faults.history.daemon", without or daemon.NONE),
-            environment={failpoints.ENVIRONMENT: str(self.control)},
+            environment={failpoints.ENVIRONMENT: str(self.control), daemons.ENVIRONMENT: str(path / "traces")},
         )
         conductors = [name for name in self.names if cloud.daemon_of(name) == "conductor"]
         self.brokers = {name: Proxy(BROKER_PORT) for name in self.names}
@@ -65,6 +66,8 @@ class HistoryCloud(cloud.Cloud):
         engine = sa.create_engine(self.database)
         rowlog.install(engine)
         engine.dispose()
+        (self.path / "traces").mkdir()
+        daemons.prepare(self)
 
     def _write_config(self, name: str) -> None:
         self.broker_port = self.brokers[name].port

@@ -40,8 +40,8 @@ def test_certificate_is_generated_without_a_public_key(api: Client) -> None:
 
 def test_certificate_is_readable_by_openssl(made: tuple[str, str]) -> None:
     private, certificate = made
-    output = openssl("x509", "-noout", "-text", "-fingerprint", "-sha1", text=certificate)
-    assert "Subject: CN = alice" in output
+    output = openssl("x509", "-noout", "-text", "-nameopt", "RFC2253", "-fingerprint", "-sha1", text=certificate)
+    assert "Subject: CN=alice" in output
     assert "TLS Web Client Authentication" in output
     assert "UPN::alice@localhost" in output
     assert f"={certificates.fingerprint(certificate).upper()}" in output
@@ -52,8 +52,8 @@ def test_certificate_is_readable_by_openssl(made: tuple[str, str]) -> None:
 @pytest.mark.parametrize("length", [64, 120, 255])
 def test_certificate_is_generated_for_user_names_of_any_length(length: int) -> None:
     user = "u" * length
-    output = openssl("x509", "-noout", "-text", text=certificates.generate(user)[1])
-    assert f"Subject: CN = {user[:64]}\n" in output
+    output = openssl("x509", "-noout", "-text", "-nameopt", "RFC2253", text=certificates.generate(user)[1])
+    assert f"Subject: CN={user[:64]}\n" in output
     assert f"{user}@localhost" in output
 
 

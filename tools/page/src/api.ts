@@ -1,5 +1,6 @@
 // Requests to the cloud's APIs. The session's cookie carries the token, so nothing here knows it.
 
+import type { BalancerReply } from "./balancer.types";
 import type { Body, ComputeReply, Documented } from "./compute.types";
 import type { IdentityReply } from "./identity.types";
 import type { ImageReply } from "./image.types";
@@ -25,6 +26,7 @@ export interface Replies {
   network: NetworkReply;
   volume: VolumeReply;
   placement: PlacementReply;
+  load_balancer: BalancerReply;
 }
 export type Service = keyof Replies;
 type Lists<S extends Service> = {
@@ -47,6 +49,7 @@ const ROOTS: Record<Service, string> = {
   network: "api/network/v2.0",
   volume: "api/volume/v3",
   placement: "api/placement",
+  load_balancer: "api/load_balancer/v2",
 };
 const VERSIONS = "compute 2.96, volume 3.60, placement 1.30";
 const MARK = { "X-Nova-Lite-Page": "1" };

@@ -45,5 +45,13 @@ export async function naming<T>(data: Promise<T>, ...lists: (keyof typeof LISTS)
   return found;
 }
 
+/** Wait for the names of these ids. A list that lacks one, as of a new server, is read again. */
+export async function namesOf(name: keyof typeof LISTS, ids: string[]): Promise<void> {
+  await ask(name);
+  if (ids.every((id) => known.has(id))) return;
+  asked.delete(name);
+  await ask(name);
+}
+
 /** The name of a thing, or the beginning of its id. */
 export const called = (id: string): string => known.get(id) || id.slice(0, 8);

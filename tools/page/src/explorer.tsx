@@ -3,7 +3,7 @@ import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import { ApiError, callAt, type Reply, type Service, send } from "./api";
 import { t } from "./messages";
-import { link, may, useData } from "./state";
+import { has, link, may, useData } from "./state";
 import { Table } from "./table";
 import { Command, command, Facts, Failure, Head, Name, Status, Waiting } from "./ui";
 
@@ -43,6 +43,7 @@ const MOUNTS: Record<Service, string> = {
   network: "/v2.0",
   volume: "/v3",
   placement: "",
+  load_balancer: "/v2",
 };
 
 interface Operation {
@@ -59,7 +60,7 @@ interface Operation {
 
 /** Operations of all APIs that the rules allow the caller. */
 async function load(): Promise<Operation[]> {
-  const found = await Promise.all((Object.keys(MOUNTS) as Service[]).map(operationsOf));
+  const found = await Promise.all((Object.keys(MOUNTS) as Service[]).filter(has).map(operationsOf));
   return found.flat().filter((operation) => operation.rule === null || may(operation.rule));
 }
 

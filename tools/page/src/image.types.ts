@@ -16,9 +16,11 @@ export interface Image {
   os_admin_user?: string;
   image_type?: string;
   os_type?: string;
+  os_glance_failed_import?: string; // the stores in which an import has failed
 }
 
 /** A reply is a list, or an image by itself. */
 export interface ImageReply extends Image {
   images: Image[];
+  "import-methods": { value: string[] };
 }

@@ -2,14 +2,16 @@
 import type { VNode } from "preact";
 import { type ApiError, all, call, list, upload } from "./api";
 import { called, naming } from "./called";
-import { freeServers, Secret } from "./choices";
+import { freeServers, ownSubnets, Secret, serverAddresses } from "./choices";
 import type { KeyPair } from "./compute.types";
 import { createOf } from "./create";
+import { Forwardings, forward } from "./forwardings";
 import type { Credential } from "./identity.types";
 import type { Image } from "./image.types";
 import type { Kind } from "./listing";
 import { t } from "./messages";
 import type { FloatingIp, Network, Port, Router, SecurityGroup, SecurityRule, Subnet } from "./network.types";
+import { Reach } from "./reach";
 import { freeAddresses } from "./server";
 import { isBootable, names } from "./servers";
 import { keep, kept, link, shared, useData } from "./state";
@@ -51,13 +53,33 @@ const sending = (progress: (text: string) => void) => (share: number, lost: bool
       : `${t("Sent")}: ${Math.floor(share * 100)} %`,
   );
 
+/** Whether this cloud loads images by URL: the API says so, as its operator has listed hosts. */
+let isLoading = false;
+const importMethods = async (): Promise<void> => {
+  const { "import-methods": found } = await call("image", "GET", "/info/import");
+  isLoading = found.value.includes("web-download");
+};
+
+const FORMATS = ["qcow2", "raw", "iso", "vmdk", "vdi", "vhd"].map((value) => ({ value, label: value }));
+const urlField = (): Field => ({
+  name: "url",
+  label: "URL",
+  required: true,
+  pattern: "https?://.+",
+  help: t("The cloud loads the file itself, from hosts that its operator has listed."),
+});
+const load = (image: string, url: string) =>
+  call("image", "POST", `/images/${image}/import`, { method: { name: "web-download", uri: url } });
+const loadCommand = (image: string, values: Values): string =>
+  command("openstack image import --method web-download", ["--uri", values.url || "URL"], image);
+
 export const images = (): Kind<Image> => ({
   path: "images",
   title: t("Images"),
   one: t("image"),
   rule: "image:get_images",
-  load: () => all("image", "/images", "images"),
-  show: (id) => call("image", "GET", `/images/${id}`),
+  load: async () => (await Promise.all([all("image", "/images", "images"), importMethods()]))[0],
+  show: async (id) => (await Promise.all([call("image", "GET", `/images/${id}`), importMethods()]))[0],
   nameOf: title,
   empty: t("There are no images yet. A server boots from one."),
   command: "openstack image list",
@@ -95,6 +117,7 @@ export const images = (): Kind<Image> => ({
     [t("Smallest memory"), `${row.min_ram} MB`],
     [t("Created"), <Time at={row.created_at} />],
     [t("Protected"), row.protected && t("yes")],
+    [t("Import"), row.os_glance_failed_import && t("It has failed. Load the image again.")],
     [
       t("Checksum"),
       row.os_hash_value && (
@@ -117,7 +140,7 @@ export const images = (): Kind<Image> => ({
           label: t("Format"),
           kind: "select",
           required: true,
-          choices: ["qcow2", "raw", "iso", "vmdk", "vdi", "vhd"].map((value) => ({ value, label: value })),
+          choices: FORMATS,
         },
         { name: "disk", label: t("Smallest disk in GB"), kind: "number", min: 0, initial: "0" },
       ],
@@ -146,6 +169,41 @@ export const images = (): Kind<Image> => ({
           ["--file", values.file?.name ?? "FILE"],
           values.name || "NAME",
         ),
+    },
+    {
+      name: "load",
+      label: t("Load an image by URL"),
+      rule: ["image:add_image", "image:upload_image"],
+      when: () => isLoading,
+      fields: [
+        urlField(),
+        { name: "name", label: t("Name"), required: true },
+        { name: "format", label: t("Format"), kind: "select", required: true, choices: FORMATS },
+        { name: "disk", label: t("Smallest disk in GB"), kind: "number", min: 0, initial: "0" },
+      ],
+      run: async (_, values) => {
+        const image = await call("image", "POST", "/images", {
+          name: values.name,
+          disk_format: values.format,
+          container_format: "bare",
+          min_disk: Number(values.disk) || 0,
+        });
+        try {
+          await load(image.id, values.url);
+        } catch (error) {
+          await call("image", "DELETE", `/images/${image.id}`).catch(() => undefined); // an image without data is of no use
+          throw error;
+        }
+      },
+      command: (_, values) =>
+        [
+          command(
+            "openstack image create --container-format bare",
+            ["--disk-format", values.format || "qcow2"],
+            values.name || "NAME",
+          ),
+          loadCommand(values.name || "NAME", values),
+        ].join("\n"),
     },
   ],
   actions: [
@@ -199,6 +257,16 @@ export const images = (): Kind<Image> => ({
         await upload(row.id, values.file, true, sending(progress));
         keep(`upload.${row.id}`, "");
       },
+    },
+    {
+      name: "reload",
+      label: t("Load it by URL"),
+      rule: "image:upload_image",
+      single: true,
+      when: (row) => isLoading && isOwn(row) && row.status === "queued",
+      fields: [urlField()],
+      run: (row, values) => load(row.id, values.url),
+      command: (row, values) => loadCommand(row.id, values),
     },
     {
       name: "deactivate",
@@ -507,7 +575,12 @@ export const networks = (): Kind<Ranged> => ({
   nameOf: title,
   empty: t("There are no networks yet. Create one, and a router to reach the outside."),
   command: "openstack network list",
-  above: () => <Topology />,
+  above: () => (
+    <>
+      <Topology />
+      <Reach />
+    </>
+  ),
   columns: [
     {
       name: "name",
@@ -663,17 +736,6 @@ const outside = (name: "outside" | "pool"): Field => ({
   first: true,
   choices: externals,
 });
-const ownSubnets = async (): Promise<Choice[]> => {
-  const [subnets, found] = await Promise.all([
-    list("network", "/subnets", "subnets"),
-    list("network", "/networks", "networks"),
-  ]);
-  const inside = new Map(found.filter((row) => !row["router:external"]).map((row) => [row.id, title(row)]));
-  return subnets
-    .filter((row) => inside.has(row.network_id))
-    .map((row) => ({ value: row.id, label: `${inside.get(row.network_id)} – ${row.cidr}` }));
-};
-
 export const routers = (): Kind<Router> => ({
   path: "routers",
   title: t("Routers"),
@@ -847,6 +909,12 @@ function RouterPorts({ router, reload }: { router: Router; reload: () => void })
   );
 }
 
+/** The servers' ports to which an address leads, in words. */
+const forwarded = (row: FloatingIp): string =>
+  row.port_forwardings
+    .map((item) => `${item.internal_ip_address} (${item.external_port_range.split(":")[0]})`)
+    .join(", ");
+
 export const floating = (): Kind<FloatingIp> => ({
   path: "floating-addresses",
   title: t("Floating addresses"),
@@ -868,8 +936,8 @@ export const floating = (): Kind<FloatingIp> => ({
       name: "fixed",
       title: t("Fixed address"),
       narrow: true,
-      text: (row) => row.fixed_ip_address ?? "",
-      cell: (row) => row.fixed_ip_address ?? <Status value={t("free")} />,
+      text: (row) => row.fixed_ip_address ?? forwarded(row),
+      cell: (row) => row.fixed_ip_address || forwarded(row) || <Status value={t("free")} />,
     },
     { name: "status", title: t("Status"), text: (row) => row.status, cell: (row) => <Status value={row.status} /> },
   ],
@@ -878,6 +946,7 @@ export const floating = (): Kind<FloatingIp> => ({
     [t("Fixed address"), row.fixed_ip_address],
     [t("Description"), row.description],
   ],
+  more: (row) => (row.port_id ? null : <Forwardings row={row} />),
   create: [
     {
       name: "create",
@@ -894,20 +963,14 @@ export const floating = (): Kind<FloatingIp> => ({
       label: t("Associate"),
       rule: "update_floatingip",
       single: true,
-      when: (row) => !row.port_id,
+      when: (row) => !row.port_id && !row.port_forwardings.length,
       fields: [
         {
           name: "port",
           label: t("Address of a server"),
           kind: "select",
           required: true,
-          choices: async () =>
-            (await naming(list("network", "/ports", "ports"), "servers"))
-              .filter((port) => port.device_owner.startsWith("compute:"))
-              .map((port) => ({
-                value: port.id,
-                label: `${port.fixed_ips[0]?.ip_address ?? ""} (${called(port.device_id)})`,
-              })),
+          choices: async () => (await serverAddresses()).map((item) => ({ value: item.port, label: item.label })),
         },
       ],
       run: (row, values) => call("network", "PUT", `/floatingips/${row.id}`, { floatingip: { port_id: values.port } }),
@@ -921,6 +984,7 @@ export const floating = (): Kind<FloatingIp> => ({
       run: (row) => call("network", "PUT", `/floatingips/${row.id}`, { floatingip: { port_id: null } }),
       command: (row) => command("openstack floating ip unset --port", row.id),
     },
+    forward(),
     {
       name: "delete",
       label: t("Release"),

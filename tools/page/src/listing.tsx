@@ -8,13 +8,13 @@ import {
   type Action,
   ActionButtons,
   ActionDialog,
-  allowed,
   Command,
   Facts,
   Failure,
   Head,
   Status,
   Time,
+  usable,
   Waiting,
 } from "./ui";
 
@@ -54,7 +54,7 @@ export const idOf = (kind: Kind, row: object): string => (kind.idOf ? kind.idOf(
 export function Listing({ kind }: { kind: Kind }): VNode {
   const [open, setOpen] = useState<Action<object> | null>(null);
   const { data, error, reload } = useData(() => kind.load(false), [kind.path], kind.every ?? 5);
-  const create = (kind.create ?? []).filter(allowed);
+  const create = usable(kind.create ?? [], {});
   const buttons = create.map((action, at) => (
     <button key={action.name} type="button" class={at === 0 ? "primary" : ""} onClick={() => setOpen(action)}>
       {action.label}

@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/ho
 import { Alerts, sees as seesAlerts } from "./alerts";
 import { ApiError, call, onExpired, onOther, send } from "./api";
 import { backups, policies } from "./backups";
+import { balancers } from "./balancers";
 import { Create } from "./create";
 import { Explorer } from "./explorer";
 import { visited } from "./finder";
@@ -64,6 +65,7 @@ function kinds(): Kind[] {
     ...(has("image") ? [images()] : []),
     ...own,
     ...net,
+    ...(has("load_balancer") ? [balancers()] : []),
     serverGroups(),
     policies(),
     backups(),
@@ -102,7 +104,7 @@ function groups(found: Kind[]): Group[] {
       ],
     ],
     [t("Storage"), of("volumes", "snapshots", "backup-policies", "backups")],
-    [t("Network"), of("networks", "routers", "floating-addresses", "security-groups")],
+    [t("Network"), of("networks", "routers", "floating-addresses", "load-balancers", "security-groups")],
     [
       t("Cloud"),
       [

@@ -35,6 +35,8 @@ export interface Port {
   network_id: string;
   device_id: string;
   device_owner: string;
+  project_id: string;
+  security_groups: string[];
   mac_address: string;
   status: string;
   fixed_ips: Ip[];
@@ -47,6 +49,25 @@ export interface FloatingIp {
   floating_ip_address: string;
   fixed_ip_address: string | null;
   port_id: string | null;
+  port_forwardings: PortForwarding[];
+}
+
+/** Ports of a floating address that lead to ports of a server. Ranges are FIRST:LAST. */
+export interface PortForwarding {
+  id: string;
+  internal_port_id: string;
+  internal_ip_address: string;
+  internal_port_range: string;
+  external_port_range: string;
+  protocol: string;
+  description: string;
+}
+
+/** The way of a packet. `arrives`: null where a port of another project decides. */
+export interface Trace {
+  packet: string;
+  arrives: boolean | null;
+  parts: { kind: string; id: string | null; group_id: string | null; passes: boolean | null; text: string }[];
 }
 
 export interface SecurityRule {
@@ -76,6 +97,8 @@ export interface NetworkReply {
   router: Router;
   ports: Port[];
   floatingips: FloatingIp[];
+  port_forwardings: PortForwarding[];
+  trace: Trace;
   security_groups: SecurityGroup[];
   security_group: SecurityGroup;
   quota: Record<string, { used: number; limit: number }>;

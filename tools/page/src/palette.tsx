@@ -7,7 +7,7 @@ import { idOf, type Kind, nameOf } from "./listing";
 import { t } from "./messages";
 import { addressesOf, serverActions } from "./servers";
 import { inProject, link, may, shared } from "./state";
-import { type Action, allowed, Dialog } from "./ui";
+import { type Action, Dialog, usable } from "./ui";
 
 /** An action that a user has chosen, and what it is on. */
 export interface Doing {
@@ -122,7 +122,7 @@ export function Finder({
   const begin = (action: Action<object>, row: object, name: string) =>
     action.go ? action.go(row) : choose({ action, row, name });
   const creates: Hit[] = found.flatMap((kind) =>
-    (kind.create ?? []).filter(allowed).map((action) => ({
+    usable(kind.create ?? [], {}).map((action) => ({
       label: action.label,
       note: kind.title,
       href: `${action.name} ${link(kind.path)}`,

@@ -44,7 +44,11 @@ export function accepts(kind: string, server: Server): boolean {
   return fitsTask && (operation.allowed === null || operation.allowed.includes(vm));
 }
 
-const SERVICE_TYPES: Record<string, string> = { volumev3: "volume", "block-storage": "volume" };
+const SERVICE_TYPES: Record<string, string> = {
+  volumev3: "volume",
+  "block-storage": "volume",
+  "load-balancer": "load_balancer",
+};
 
 export function sessionOf(body: TokenReply): Session {
   const token = body.token;

@@ -65,6 +65,7 @@ const TONES: Record<string, string[]> = {
     "confirmed",
     "done",
     "yes",
+    "online",
   ],
   bad: ["error", "down", "failure", "failed", "killed", "error_deleting", "no", "critical"],
   busy: [
@@ -85,7 +86,18 @@ const TONES: Record<string, string[]> = {
     "pending",
     "uploading",
   ],
-  warn: ["verify_resize", "disabled", "rescue", "paused", "suspended", "deactivated", "forced down", "warning"],
+  warn: [
+    "verify_resize",
+    "disabled",
+    "rescue",
+    "paused",
+    "suspended",
+    "deactivated",
+    "forced down",
+    "warning",
+    "degraded",
+    "offline",
+  ],
 };
 
 export function Status({ value, busy }: { value: string; busy?: boolean | undefined }): VNode {
@@ -295,6 +307,7 @@ export interface Field {
 type TextName =
   | "address"
   | "after"
+  | "algorithm"
   | "before"
   | "cidr"
   | "cores"
@@ -305,9 +318,11 @@ type TextName =
   | "disk"
   | "dns"
   | "every"
+  | "external"
   | "flavor"
   | "floatingip"
   | "format"
+  | "from"
   | "gigabytes"
   | "group"
   | "high"
@@ -316,13 +331,16 @@ type TextName =
   | "hourly"
   | "image"
   | "instances"
+  | "internal"
   | "key"
   | "low"
   | "minute"
+  | "monitor"
   | "name"
   | "network"
   | "outside"
   | "password"
+  | "path"
   | "policy"
   | "pool"
   | "port"
@@ -342,7 +360,9 @@ type TextName =
   | "state"
   | "subnet"
   | "tags"
+  | "to"
   | "type"
+  | "url"
   | "value"
   | "vcpus"
   | "visibility"

@@ -15,7 +15,7 @@ from osc_lib.command import commandmanager
 
 from nova_lite.cmd import manage
 
-GROUPS = ("common", "compute.v2", "identity.v3", "image.v2", "network.v2", "volume.v3")
+GROUPS = ("common", "compute.v2", "identity.v3", "image.v2", "network.v2", "volume.v3", "load_balancer.v2")
 
 
 def refusal(manager: commandmanager.CommandManager, line: str) -> str:

@@ -2,10 +2,12 @@
 import type { ComponentChild } from "preact";
 import { expect, test, vi } from "vitest";
 import { backups, policies } from "../src/backups";
+import { balancers } from "../src/balancers";
 import { aggregates, serverGroups } from "../src/groups";
 import * as kinds from "../src/kinds";
 import type { Kind } from "../src/listing";
 import * as operators from "../src/operators";
+import { questionOf, traceCommand } from "../src/reach";
 import { Server } from "../src/server";
 import { Servers } from "../src/servers";
 import { shared } from "../src/state";
@@ -41,9 +43,19 @@ const ROW = {
     device_owner: "network:router_interface",
   },
   ...{ schedule: { every: "day" }, retention: {}, targets: { servers: [], tags: [], all: true }, window: {} },
-  ...{ "OS-EXT-STS:task_state": null, "OS-EXT-STS:vm_state": "active", project_id: "PR", router: "R", load: null },
+  ...{ provisioning_status: "ACTIVE", operating_status: "ONLINE", vip_port_id: "VP", vip_network_id: "N" },
+  ...{ port_forwardings: [], external_port_range: "80:80", internal_port_range: "80:80", protocol: "tcp" },
+  ...{
+    "OS-EXT-STS:task_state": null,
+    "OS-EXT-STS:vm_state": "active",
+    project_id: "PR",
+    router: "R",
+    pool: { id: "POOL" },
+    load: null,
+  },
 };
 const LISTS: Record<string, unknown> = {
+  balancer: { listeners: [ROW], pools: [ROW], members: [{ ...ROW, pool: ROW }], monitors: [ROW], connections: 0 },
   server: ROW,
   interfaces: { interfaces: [ROW], networks: new Map(), groups: [ROW], floating: [ROW] },
   servers: { servers: new Map([["ID", ROW]]), complete: true, asked: "" },
@@ -73,6 +85,7 @@ vi.mock("../src/state", async (original) => ({
 const firstOf = (field: Field): string => (Array.isArray(field.choices) ? field.choices[0]!.value : "");
 function valueFor(field: Field): unknown {
   if (field.kind === "select") return firstOf(field) || "THING";
+  if (field.kind === "many") return ["10.0.0.9"];
   return field.kind === "number" ? "3" : field.kind === undefined ? field.initial || "text" : undefined;
 }
 
@@ -116,7 +129,7 @@ test("each command is one that its client takes", () => {
   const { images, volumes, snapshots, networks, routers, floating, securityGroups, keys, credentials } = kinds;
   const { hosts, services, users, projects, flavors } = operators;
   const own = [images, volumes, snapshots, networks, routers, floating, securityGroups, keys, credentials];
-  const others = [backups, policies, aggregates, serverGroups, hosts, services, users, projects, flavors];
+  const others = [balancers, backups, policies, aggregates, serverGroups, hosts, services, users, projects, flavors];
   for (const make of [...own, ...others] as (() => Kind)[]) {
     const kind = make();
     found.add(kind.command);
@@ -127,6 +140,10 @@ test("each command is one that its client takes", () => {
   walk(Servers());
   for (const tab of ["timeline", "network", "disks", "snapshots", "console", "metadata"])
     walk(Server({ id: "ID", tab }));
+  for (const protocol of ["icmp", "tcp"]) {
+    const values = { from: "P", to: "Q fd00::1", protocol, port: "22" } as Values;
+    found.add(traceCommand(questionOf(values), true));
+  }
   const lines = [...found].filter((line) => !line.startsWith("curl "));
   expect(lines.length).toBeGreaterThan(120);
   expect(refusals(lines)).toEqual([]);

@@ -29,8 +29,10 @@ _MAX_SERVERS = 5
 MAX_SERVICE_TYPES = 32
 _OWNERS = ("compute:", "network:", "neutron:", "baremetal:", "trunk:")
 #: Attributes that an external network's subnet does not have.
-_NOT_EXTERNAL = ("dns", "host_routes", "tags", "description", "subnetpool_id", "use_default_subnetpool", "prefixlen")
-_NOT_EXTERNAL += ("service_types",)
+_NOT_EXTERNAL = (
+    "dns", "host_routes", "tags", "description", "subnetpool_id", "use_default_subnetpool", "prefixlen",
+    "service_types",
+)  # fmt: skip
 _TEXTS = {"name", "description"}
 #: Settings of a subnet that requests name otherwise than the conductor.
 _SENT = {"gateway": "gateway_ip", "pools": "allocation_pools", "dns": "dns_nameservers"}

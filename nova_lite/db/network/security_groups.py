@@ -425,7 +425,8 @@ def named(uow: UnitOfWork, project_id: str, references: Iterable[str]) -> list[s
         if row is None:
             raise exceptions.SecurityGroupUnavailable(name=reference)
         found.append(row.name)
-    _require_alike(uow, project_id, found)
+    if len(found) > 1:
+        _require_alike(uow, project_id, found)
     return list(dict.fromkeys(found)) or [DEFAULT]
 
 

@@ -198,7 +198,7 @@ def _leaves_host(definition: Operation | None) -> bool:
 def outcomes(definition: Operation) -> set[str]:
     """Return the vm states that an operation leads to when nothing fails."""
     found = {step.becomes for step in definition.all_steps() if step.becomes is not None}
-    if definition.kind in MOVES and (found or definition.kind == operations.LIVE_MIGRATE.kind):
+    if definition.kind in MOVES:
         found.update(AS_BEFORE)
     return found | set(ACCEPTED_AS.get(definition.kind, ()))
 

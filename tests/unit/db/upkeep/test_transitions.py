@@ -135,6 +135,11 @@ def test_build_without_a_claim_is_refused() -> None:
     assert transitions.standing(AT_A, [("B", 1)], [build]) == said
 
 
+def test_confirmation_in_place_ends_at_once() -> None:
+    confirmed = Action(4, "confirmResize", {"in_place": True}, "perform", "A", 1, NOW, NOW)
+    assert transitions.problem(AT_A._replace(vm_state="resized"), AT_A, [confirmed]) is None
+
+
 def test_kind_of_another_version_may_do_anything() -> None:
     other = Action(3, "levitate", {}, "up", "A", 1, NOW)
     assert transitions.problem(AT_A, AT_A._replace(vm_state="floating"), [other]) is None

@@ -10,7 +10,11 @@ export const withNames = (text: string): string =>
 
 /** What the words of an API mean: what is missing, in which view. The first one that fits counts. */
 const HINTS = (): [RegExp, string, string][] => [
-  [/not reachable from (subnet|network)/i, t("A router has to connect the network with an external network."), "routers"],
+  [
+    /not reachable from (subnet|network)/i,
+    t("A router has to connect the network with an external network."),
+    "routers",
+  ],
   [/required by one or more floating/i, t("Disassociate the floating addresses first."), "floating-addresses"],
   [/still has ports/i, t("Disconnect its networks first."), "routers"],
   [/ports still in use on the network/i, t("Delete or detach what uses it first."), "servers"],

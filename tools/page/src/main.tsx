@@ -5,10 +5,9 @@ import { Alerts, sees as seesAlerts } from "./alerts";
 import { ApiError, call, onExpired, onOther, send } from "./api";
 import { backups, policies } from "./backups";
 import { balancers } from "./balancers";
-import { Create } from "./create";
-import { Explorer } from "./explorer";
 import { visited } from "./finder";
 import { aggregates, serverGroups } from "./groups";
+import { Icon } from "./icons";
 import type { Named, TokenReply } from "./identity.types";
 import {
   credentials,
@@ -22,14 +21,15 @@ import {
   snapshots,
   volumes,
 } from "./kinds";
+import { late } from "./late";
 import { Details, type Kind, Listing, visible } from "./listing";
 import { follow, useLive } from "./live";
 import { LANGUAGES, language, setLanguage, t } from "./messages";
+import { notify } from "./noticeboard";
 import { Notices } from "./notices";
 import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
 import { Overview } from "./overview";
 import { type Doing, Finder } from "./palette";
-import { Server } from "./server";
 import { Servers } from "./servers";
 import {
   addressed,
@@ -55,6 +55,10 @@ import {
   usePlace,
 } from "./state";
 import { ActionDialog, Dialog, Drop, Empty, Failure, Guard, Head, Waiting } from "./ui";
+
+const Create = late(async () => (await import("./create")).Create);
+const Explorer = late(async () => (await import("./explorer")).Explorer);
+const Server = late(async () => (await import("./server")).Server);
 
 type Group = [string, { path: string; title: string; show: boolean }[]];
 
@@ -219,12 +223,13 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
           aria-expanded={open}
           onClick={() => setOpen(!open)}
         >
-          ☰
+          <Icon name="menu" />
         </button>
         <a class="brand" href={link("overview")}>
           <img src="icon.svg" alt="" width={22} height={22} /> nova_lite
         </a>
         <button type="button" class="find" onClick={() => setSearch(true)}>
+          <Icon name="search" />
           <span>{t("Find or do anything")}</span>
           <kbd>/</kbd>
         </button>
@@ -242,6 +247,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
                     .map((item) => (
                       <li key={item.path}>
                         <a href={link(item.path)} aria-current={current === item.path ? "page" : undefined}>
+                          <Icon name={item.path} />
                           {item.title}
                         </a>
                       </li>
@@ -332,8 +338,7 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
           <select
             value={language()}
             onChange={(event) => {
-              setLanguage(event.currentTarget.value);
-              changed();
+              void setLanguage(event.currentTarget.value).then(changed, noLanguage);
             }}
           >
             {Object.entries(LANGUAGES).map(([code, name]) => (
@@ -350,6 +355,9 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
     </div>
   );
 }
+
+const noLanguage = (error: Error): void =>
+  notify({ words: t("The language could not be loaded. The page stays as it is."), error });
 
 function applyTheme(): void {
   const theme = remembered("theme");
@@ -752,5 +760,6 @@ addEventListener("pageshow", (event) => event.persisted && location.reload());
 const root = document.getElementById("app")!;
 applyTheme();
 keepPositions();
-setLanguage(language(), false);
-render(<App />, root);
+void setLanguage(language(), false)
+  .catch(noLanguage)
+  .then(() => render(<App />, root));

@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { ApiError, all, call, list } from "./api";
 import { backups } from "./backups";
 import { called, naming } from "./called";
+import { freeAddresses } from "./choices";
 import type {
   Attachment,
   Server as Instance,
@@ -13,12 +14,13 @@ import type {
   SecurityGroupOfServer,
 } from "./compute.types";
 import { ConsoleView, consoleUrl, isReached, type Kind } from "./consoles";
-import { createAgain, createOf } from "./create";
+import { createAgain, createOf } from "./draft";
 import { Graphs, rateWords } from "./graphs";
 import { withNames } from "./hints";
+import { Icon } from "./icons";
 import type { Image } from "./image.types";
 import type { Change } from "./live";
-import { t } from "./messages";
+import { counted, t } from "./messages";
 import type { FloatingIp } from "./network.types";
 import { save } from "./notices";
 import { hostOf, isBootable, names, serverActions, statusOf, taskOf } from "./servers";
@@ -35,6 +37,7 @@ import {
   Facts,
   Failure,
   Head,
+  Meter,
   Name,
   Status,
   size,
@@ -260,13 +263,13 @@ function Funnel({ text }: { text: string }): VNode | null {
     <ol class="funnel" aria-label={t("Hosts that each filter left")}>
       <li>
         <span>{t("Hosts at first")}</span>
-        <meter min={0} max={found[0]!.of} value={found[0]!.of} aria-label={t("Hosts at first")} />
+        <Meter used={found[0]!.of} total={found[0]!.of} label={t("Hosts at first")} even />
         <b>{found[0]!.of}</b>
       </li>
       {found.map((stage) => (
         <li key={stage.filter}>
           <span>{stage.filter}</span>
-          <meter min={0} max={found[0]!.of} value={stage.of - stage.out} aria-label={stage.filter} />
+          <Meter used={stage.of - stage.out} total={found[0]!.of} label={stage.filter} even />
           <b>{stage.of - stage.out}</b>
           <ul>
             {stage.hosts.map((host) => (
@@ -302,6 +305,7 @@ function Access({ server }: { server: Instance }): VNode | null {
       {server.key_name && runs && found.length > 0 && <LogIn server={server} />}
       {runs && (
         <a class="button" href={link("servers", server.id, "console")}>
+          <Icon name="terminal" />
           {t("Console")}
         </a>
       )}
@@ -639,14 +643,6 @@ function Interfaces({ server }: { server: Instance }): VNode {
   );
 }
 
-export async function freeAddresses(floating: FloatingIp[]) {
-  const pools = await list("network", "/networks?router:external=true", "networks");
-  return [
-    ...floating.filter((ip) => !ip.port_id).map((ip) => ({ value: ip.id, label: ip.floating_ip_address })),
-    ...pools.map((pool) => ({ value: `new:${pool.id}`, label: `${t("a new one of")} ${pool.name}` })),
-  ];
-}
-
 // --- disks
 
 type Attached = Attachment & { volume: Volume | null };
@@ -907,7 +903,7 @@ function Consoles({ server }: { server: Instance }): VNode {
         >
           {[100, 1000, 10000].map((count) => (
             <option key={count} value={count}>
-              {count} {t("lines")}
+              {counted(count, "{n} line", "{n} lines")}
             </option>
           ))}
         </select>

@@ -47,10 +47,10 @@ def test_root_is_the_page_with_a_strict_policy(page: PageClient) -> None:
     response = page("GET", "/", marked=False)
     assert response.status_code == 200
     assert response.content_type == "text/html"
-    assert b'<script src="app.js" defer></script>' in response.body
+    assert b'<script type="module" src="app.js"></script>' in response.body
     assert b"style=" not in response.body
     assert_secure(response)
-    assert "script-src 'self'; style-src 'self'" in response.headers["Content-Security-Policy"]
+    assert "script-src 'self'; style-src 'self'; font-src 'self'" in response.headers["Content-Security-Policy"]
 
 
 def test_file_is_sent_compressed_and_once(page: PageClient) -> None:
@@ -64,10 +64,38 @@ def test_file_is_sent_compressed_and_once(page: PageClient) -> None:
     assert page("HEAD", "/app.js", marked=False).status_code == 200
 
 
-def test_files_of_the_first_view_are_small(page: PageClient) -> None:
-    """The whole page, compressed, is at most 250 KB."""
+def test_files_of_the_first_view_are_small() -> None:
+    """The typeface is at most 50 KB, and page and style besides 15 KB, compressed."""
     site = files.load()
-    assert sum(len(site[path].compressed) for path in ("/", "/app.js", "/style.css")) < 250_000
+    (font,) = (path for path in site if path.endswith(".woff2"))
+    assert len(site[font].compressed) <= 50_000
+    assert sum(len(site[path].compressed) for path in ("/", "/style.css")) <= 15_000
+
+
+def test_typeface_is_loaded_early_and_kept_for_good(page: PageClient) -> None:
+    (font,) = re.findall(r'<link rel="preload" href="([^"]+)" as="font"', page("GET", "/", marked=False).text)
+    assert font.encode() in page("GET", "/style.css", marked=False).body
+    response = page("GET", f"/{font}", marked=False, Accept_Encoding="gzip")
+    assert response.headers["Content-Type"] == "font/woff2"
+    assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    assert "Content-Encoding" not in response.headers
+    assert response.body[:4] == b"wOF2"
+    assert_secure(response)
+    assert page("GET", "/app.js", marked=False).headers["Cache-Control"] == "no-cache"
+
+
+def test_scripts_of_the_first_view_are_small() -> None:
+    """Compressed, they have at most 80 KB. Other views, languages and consoles come later."""
+    site = files.load()
+    parts = re.findall(r'<link rel="modulepreload" href="([^"]+)">', site["/"].data.decode())
+    scripts = {"/app.js", *(f"/{name}" for name in parts)}
+    assert sum(len(site[path].compressed) for path in scripts) <= 80_000
+    later = {path for path in site if path.endswith(".js")} - scripts
+    assert later >= {"/chinese.js", "/screen.js", "/terminal.js"}
+    # The imports of each script are among them, so that the browser does not load one after the other.
+    for path in scripts:
+        at_once = re.findall(r'(?:from|import)"\./([^"]+)"', site[path].data.decode())
+        assert {f"/{name}" for name in at_once} <= scripts
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/../app.py", "/static/app.js", "/sources.sha256", "/%00", "/app.js/"])
@@ -643,6 +671,8 @@ def test_every_text_of_the_page_is_in_the_catalogue() -> None:
     assert len(keys) == len(set(keys))
     text = source_text()
     used = set(re.findall(r'\bt\("((?:[^"\\]|\\.)+)"\)', text))
+    # The key of a text with a number is its plural.
+    used |= set(re.findall(r'"\{n\}[^"]+", "(\{n\}[^"]+)"\)', text))
     assert len(used) > 400
     assert used - set(keys) - set(re.findall(r'"([^"]+)": "', foreign)) == set()
     # Errors of the page itself are translated where they are shown.

@@ -463,6 +463,7 @@ class Arena:
             self.db.read(judges.addresses)
         self.services.check(self)
         self.db.read(judges.all_rows)
+        judges.traces(self.db)
 
     def at_network_service(self) -> set[str]:
         """Return the servers that the network service holds interfaces for."""

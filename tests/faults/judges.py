@@ -12,8 +12,8 @@ import msgspec
 import sqlalchemy as sa
 
 from nova_lite.db.core import models, rows
-from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.upkeep import invariants
+from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.upkeep import invariants, server_traces
 from nova_lite.objects import InstanceNUMATopology, Network, ipv6
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
@@ -58,6 +58,12 @@ def all_rows(uow: UnitOfWork) -> None:
 
 def _none(problems: list[invariants.Problem]) -> None:
     assert not problems, f"audit: {[f'{p.check} of {p.subject}: {p.found}, not {p.expected}' for p in problems]}"
+
+
+def traces(db: Database) -> None:
+    """Check that ``nova-lite-manage audit --trace`` finds nothing, while no action is open."""
+    wrong = [verdict for verdict in server_traces.judge(db) if verdict.wrong is not None]
+    assert not wrong, f"audit --trace: {[f'{item.server} at {item.at}: {item.wrong}' for item in wrong]}"
 
 
 def claims(uow: UnitOfWork) -> None:

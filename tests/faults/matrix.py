@@ -9,8 +9,8 @@ with fake hypervisors. It restarts killed daemons as systemd would. It passes if
 - at no time is an instance on two hosts. At no time is more used on a host than it has, or a task state without an
   open action (sampled every 100 ms). The rows agree (sampled every second);
 - in the end, before anything is deleted, no action is open. The hypervisors hold exactly the guests of the rows.
-  Power states agree with the API and the vm states. Claims and addresses are the servers'. The audit finds
-  nothing. Every image is active, and the store has exactly their files;
+  Power states agree with the API and the vm states. Claims and addresses are the servers'. The audit and
+  ``audit --trace`` find nothing. Every image is active, and the store has exactly their files;
 - after deletes no disk, interface, address, claim or quota is left, and the audit finds nothing;
 - the trace of each server is a path of the protocol's model (`tests.model.daemons`), up to its first operation that
   the model does not have.

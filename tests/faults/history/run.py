@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
 from nova_lite.db.core.engine import Database
-from nova_lite.db.upkeep import invariants
+from nova_lite.db.upkeep import invariants, server_traces
 from tests.faults import threads
 from tests.faults.history import checker, observers, rowlog, site
 from tests.faults.history.clients import BIGGER, Client, Servers
@@ -102,7 +102,11 @@ class _Run:
             self._end(GONE, self._settled)
         self.recorder.add_all(rowlog.changes(self.db.engine))
         judged = DaemonTraces(self.cloud.path / "traces", self.db).judge()
-        self.recorder.add(Traces(paths=judged.paths, unjudged=judged.unjudged, refused=judged.refused))
+        refused = dict(judged.refused)
+        for verdict in server_traces.judge(self.db):
+            if verdict.wrong is not None:
+                refused[verdict.server] = f"{verdict.wrong} (action {verdict.action})"
+        self.recorder.add(Traces(paths=judged.paths, unjudged=judged.unjudged, refused=refused))
         self.db.close()
         if self.failures:
             raise self.failures[0]

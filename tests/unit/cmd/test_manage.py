@@ -491,6 +491,29 @@ def test_audit(tool: Tool) -> None:
     assert tool("audit", "--fix") == "Nothing is wrong."
 
 
+def test_audit_of_traces_names_the_servers_that_are_wrong(tool: Tool) -> None:
+    assert tool.json("audit", "--trace") == []
+    database = tool.database_of()
+    whole = database.write(make.instance)
+    wrong = database.write(lambda uow: make.instance(uow, host="h1", node="n1", generation=2))
+    database.close()
+    (row,) = tool.json("audit", "--trace", status=1)
+    assert (row["server"], row["time"], row["action"]) == (wrong, "now", None)
+    assert row["first_step_that_no_operation_makes"] == "it has no claim at host h1, generation 2"
+    assert "1 server(s): a path. 0: a path as far as it is recorded. 1: no path." in tool("audit", "--trace", status=1)
+    assert "1 server(s): a path." in tool("audit", "--trace", "--server", whole)
+    assert "0 server(s): a path." in tool("audit", "--trace", "--since", "2100-01-01")
+    assert "1 server(s): a path." in tool("audit", "--trace", "--since", "2100-01-01", "--server", whole)
+
+
+def test_audit_of_traces_refuses_what_it_cannot_do(tool: Tool) -> None:
+    tool("audit", "--since", "2026-01-01", status=1)
+    assert "--since and --server belong to --trace." in tool.error
+    tool("audit", "--trace", "--server", "6ba7b810-9dad-41d1-80b4-00c04fd430c8", status=1)
+    assert "Instance 6ba7b810-9dad-41d1-80b4-00c04fd430c8 could not be found" in tool.error
+    tool("audit", "--trace", "--fix", status=2)
+
+
 # --- configuration
 
 

@@ -14,6 +14,7 @@ import {
   images,
   keys,
   networks,
+  ownPassword,
   Quotas,
   routers,
   securityGroups,
@@ -28,6 +29,7 @@ import { Notices, notify } from "./notices";
 import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
 import { Overview } from "./overview";
 import { type Doing, Finder } from "./palette";
+import { qosPolicies } from "./qos";
 import { Servers } from "./servers";
 import {
   addressed,
@@ -52,17 +54,21 @@ import {
   useData,
   usePlace,
 } from "./state";
-import { ActionDialog, Dialog, Drop, Empty, Failure, Guard, Head, Waiting } from "./ui";
+import { volumeTypes } from "./storage";
+import { ActionDialog, allowed, Dialog, Drop, Empty, Failure, Guard, Head, Waiting } from "./ui";
 
 const Create = late(async () => (await import("./create")).Create);
 const Explorer = late(async () => (await import("./explorer")).Explorer);
+const Usage = late(async () => (await import("./usage")).Usage);
 const Server = late(async () => (await import("./server")).Server);
 
 type Group = [string, { path: string; title: string; show: boolean }[]];
 
 function kinds(): Kind[] {
-  const own = [volumes, snapshots].map((make) => make()).filter(() => has("volume"));
-  const net = [networks, routers, floating, securityGroups].map((make) => make()).filter(() => has("network"));
+  const own = [volumes, snapshots, volumeTypes].map((make) => make()).filter(() => has("volume"));
+  const net = [networks, routers, floating, securityGroups, qosPolicies]
+    .map((make) => make())
+    .filter(() => has("network"));
   return [
     ...(has("image") ? [images()] : []),
     ...own,
@@ -86,6 +92,7 @@ function kinds(): Kind[] {
 const RULES: Record<string, string[]> = {
   actions: ["os_compute_api:os-hypervisors:list-detail"],
   audit: ["os_compute_api:os-audit-events:list"],
+  usage: ["os_compute_api:os-simple-tenant-usage:show"],
 };
 const sees = (view: string): boolean => (view === "alerts" ? seesAlerts() : may(...RULES[view]!));
 
@@ -103,10 +110,14 @@ function groups(found: Kind[]): Group[] {
         { path: "servers", title: t("Servers"), show: true },
         ...of("images", "keys", "server-groups"),
         { path: "quotas", title: t("Quotas"), show: true },
+        { path: "usage", title: t("Usage"), show: sees("usage") },
       ],
     ],
-    [t("Storage"), of("volumes", "snapshots", "backup-policies", "backups")],
-    [t("Network"), of("networks", "routers", "floating-addresses", "load-balancers", "security-groups")],
+    [t("Storage"), of("volumes", "snapshots", "volume-types", "backup-policies", "backups")],
+    [
+      t("Network"),
+      of("networks", "routers", "floating-addresses", "load-balancers", "security-groups", "qos-policies"),
+    ],
     [
       t("Cloud"),
       [
@@ -146,6 +157,7 @@ function View({ found }: { found: Kind[] }): VNode {
     view = second === "new" ? <Create /> : second ? <Server key={second} id={second} tab={third} /> : <Servers />;
   else if (first === "overview") view = <Overview />;
   else if (first === "quotas") view = <Quotas />;
+  else if (first === "usage" && sees("usage")) view = <Usage />;
   else if (first === "alerts" && sees("alerts")) view = <Alerts />;
   else if (first === "api") view = <Explorer id={second} />;
   else if (first === "actions" && sees("actions")) view = <Actions />;
@@ -292,6 +304,7 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
     ["projects", session.user.id],
   );
   const [theme, setTheme] = useState(remembered("theme"));
+  const [changing, setChanging] = useState(false);
   const paint = (next: string) => {
     setTheme(next);
     remember("theme", next);
@@ -344,10 +357,24 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
             ))}
           </select>
         </label>
+        {allowed(ownPassword()) && (
+          <button type="button" onClick={() => setChanging(true)}>
+            {t("Change the password")}
+          </button>
+        )}
         <button type="button" onClick={leave}>
           {t("Log out")}
         </button>
       </Drop>
+      {changing && (
+        <ActionDialog
+          action={ownPassword()}
+          rows={[{}]}
+          nameOf={() => session.user.name}
+          close={() => setChanging(false)}
+          done={() => undefined}
+        />
+      )}
     </div>
   );
 }

@@ -43,6 +43,7 @@ interface TableProps<T> {
   more?: boolean;
   scope?: string; // tells the tables of one view apart in the address
   chooser?: string; // the name by which the browser keeps the chosen columns
+  saved?: boolean; // a short list is offered as a file, too
 }
 
 /** A test whether a text in lower case has all words of a search. */
@@ -199,6 +200,7 @@ export function Table<T>({
   more,
   scope = "",
   chooser = "",
+  saved = false,
 }: TableProps<T>): VNode {
   const [query, setQuery] = useParameters(["q", "sort", ...filters.map((filter) => filter.name)], scope);
   const [search = "", sort = "", ...only] = query;
@@ -273,7 +275,7 @@ export function Table<T>({
   const width = shownColumns.length + Number(offered.length > 0) + Number(hasActions);
   return (
     <div class="table">
-      {(isLong || (rows.length > 0 && (hasFilter || offered.length > 0))) && (
+      {(isLong || (rows.length > 0 && (saved || hasFilter || offered.length > 0))) && (
         <div class="tools">
           {isLong && (
             <input

@@ -378,6 +378,37 @@ def test_page_of_a_server_begins_with_what_a_user_copies(cloud: dict[str, Any], 
     page.complaints()
 
 
+def test_stop_lock_and_rename_of_a_server_are_undone_in_its_notice(cloud: dict[str, Any], page: Page) -> None:
+    sdk = client(cloud)
+    server = sdk.create_server("undone", image="nova-lite-guest", flavor="m1.nano", wait=True)
+    found = lambda: sdk.compute.get_server(server.id)  # noqa: E731
+    page.log_in("demo", PASSWORD)
+    page.go(f"servers/{server.id}")
+    assert page.browser.run("document.fonts.ready.then((all) => [...all].map((one) => one.family + one.status))") == [
+        "Geistloaded"
+    ]
+    for action in ("Rename", "Lock"):
+        page.press("More")
+        page.press(action)
+        if action == "Rename":
+            page.write("Name", "other")
+        page.submit()
+        page.sees(f"{'Renamed' if action == 'Rename' else 'Locked'}: undone")
+        wait_for("the change", lambda: found().name == "other" or found().is_locked, 30)
+        page.press("Undo")
+        page.browser.wait("!document.querySelector('.toast')")
+        assert (found().name, found().is_locked) == ("undone", False)
+    page.press("Stop")
+    page.submit()
+    page.sees("Stopping: undone")
+    page.press("Undo")
+    page.browser.wait("!document.querySelector('.toast')", 60)
+    wait_for("the start", lambda: found().status == "ACTIVE" and not found().task_state, 30)
+    assert {"stop", "start"} <= {action.action for action in sdk.compute.server_actions(server.id)}
+    assert page.complaints() == []
+    sdk.delete_server(server.id, wait=True)
+
+
 def test_names_never_become_html(cloud: dict[str, Any], page: Page) -> None:
     with client(cloud) as sdk:
         image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")

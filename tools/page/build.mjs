@@ -25,8 +25,15 @@ const { metafile } = await esbuild.build({
   entryPoints: { app: "src/main.tsx", style: "src/style.css" },
   format: "esm",
   splitting: true,
+  loader: { ".woff2": "file", ".svg": "dataurl" },
+  assetNames: "[name]-[hash]", // browsers keep a file of this name for good
   metafile: true,
 });
+const font = Object.keys(metafile.outputs)
+  .map((name) => path.basename(name))
+  .find((name) => name.endsWith(".woff2"));
+for (const name of fs.readdirSync(target))
+  if (name.endsWith(".woff2") && name !== font) fs.rmSync(path.join(target, name));
 // What a console needs, and each language, is loaded when the first user wants it.
 await esbuild.build({
   ...options,
@@ -42,6 +49,8 @@ await esbuild.build({
 fs.renameSync(path.join(target, "terminal.css.css"), path.join(target, "terminal.css"));
 const licenses = [
   ["preact", "LICENSE", "app.js and its parts"],
+  ["lucide", "LICENSE", "app.js and its parts"],
+  ["@fontsource-variable/geist", "LICENSE", font],
   ["@novnc/novnc", "LICENSE.txt", "screen.js"],
   ["@novnc/novnc", "docs/LICENSE.MPL-2.0", "screen.js"],
   ["@xterm/xterm", "LICENSE", "terminal.js and terminal.css"],
@@ -64,7 +73,8 @@ function parts(output, found = new Set()) {
 const app = Object.keys(metafile.outputs).find((name) => path.basename(name) === "app.js");
 const links = [...parts(app)].map((name) => `<link rel="modulepreload" href="${path.basename(name)}">\n`);
 const index = fs.readFileSync(path.join(here, "src/index.html"), "utf8");
-fs.writeFileSync(path.join(target, "index.html"), index.replace("</head>", `${links.sort().join("")}</head>`));
+const page = index.replace("FONT", font).replace("</head>", `${links.sort().join("")}</head>`);
+fs.writeFileSync(path.join(target, "index.html"), page);
 
 // The digest by which a test without Node.js sees that these files are older than their sources.
 const sources = [

@@ -28,8 +28,8 @@ APIS = {
 #: Headers of each file. Scripts and styles come from this site alone, and no other site can frame the page.
 #: ``connect``: this site, and the console proxies.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src {connect}; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; "
+    "connect-src {connect}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 #: Policy of the APIs' responses: whatever an image or a name has in it, a browser runs nothing of it.
 _API_POLICY = "default-src 'none'; frame-ancestors 'none'; sandbox"

@@ -8,7 +8,8 @@ import { type Draft, EMPTY, keepDraft, loadDraft, NEW, sent } from "./draft";
 import { t } from "./messages";
 import type { NetworkReply, Port, SecurityGroup } from "./network.types";
 import { freeName, makeKey, makesKeys } from "./newkey";
-import { notify, save } from "./notices";
+import { notify } from "./noticeboard";
+import { save } from "./notices";
 import { groupCommands, groupFor, groupOf, nameFor, type Opening, openings, ownGroups } from "./openings";
 import { bootable } from "./servers";
 import { has, link, may, shared, useData } from "./state";
@@ -661,7 +662,8 @@ function Quota({
     <div key={name} class="quota">
       <span>{name}</span>
       <Share
-        used={used + more}
+        used={used}
+        more={more}
         total={total}
         label={total < 0 ? `${show(used)} + ${show(more)}` : `${show(used)} + ${show(more)} / ${show(total)}`}
       />

@@ -89,6 +89,7 @@ export function Listing({ kind }: { kind: Kind }): VNode {
           done={reload}
           filters={kind.filters ?? []}
           chooser={kind.path}
+          icon={kind.path}
           empty={
             <>
               <p>{kind.empty}</p>
@@ -137,13 +138,17 @@ export function Details({ kind, id }: { kind: Kind; id: string }): VNode {
       </Head>
       <Failure error={error} retry={reload} />
       {!data && !error && <Waiting />}
-      {data && <Facts items={[...known, ["ID", <code>{id}</code>]]} />}
-      {data && kind.more?.(data, reload)}
       {data && (
-        <details class="raw">
-          <summary>{t("Everything that the API says")}</summary>
-          <pre tabIndex={0}>{JSON.stringify(data, null, 2)}</pre>
-        </details>
+        <div class="cockpit">
+          <Facts items={[...known, ["ID", <code>{id}</code>]]} />
+          <div class="parts">
+            {kind.more?.(data, reload)}
+            <details class="raw">
+              <summary>{t("Everything that the API says")}</summary>
+              <pre tabIndex={0}>{JSON.stringify(data, null, 2)}</pre>
+            </details>
+          </div>
+        </div>
       )}
     </>
   );

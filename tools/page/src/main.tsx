@@ -7,6 +7,7 @@ import { backups, policies } from "./backups";
 import { balancers } from "./balancers";
 import { visited } from "./finder";
 import { aggregates, serverGroups } from "./groups";
+import { Icon } from "./icons";
 import type { Named, TokenReply } from "./identity.types";
 import {
   credentials,
@@ -25,7 +26,8 @@ import { late } from "./late";
 import { Details, type Kind, Listing, visible } from "./listing";
 import { follow, useLive } from "./live";
 import { LANGUAGES, language, setLanguage, t } from "./messages";
-import { Notices, notify } from "./notices";
+import { notify } from "./noticeboard";
+import { Notices } from "./notices";
 import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
 import { Overview } from "./overview";
 import { type Doing, Finder } from "./palette";
@@ -233,12 +235,13 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
           aria-expanded={open}
           onClick={() => setOpen(!open)}
         >
-          ☰
+          <Icon name="menu" />
         </button>
         <a class="brand" href={link("overview")}>
           <img src="icon.svg" alt="" width={22} height={22} /> nova_lite
         </a>
         <button type="button" class="find" onClick={() => setSearch(true)}>
+          <Icon name="search" />
           <span>{t("Find or do anything")}</span>
           <kbd>/</kbd>
         </button>
@@ -256,6 +259,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
                     .map((item) => (
                       <li key={item.path}>
                         <a href={link(item.path)} aria-current={current === item.path ? "page" : undefined}>
+                          <Icon name={item.path} />
                           {item.title}
                         </a>
                       </li>

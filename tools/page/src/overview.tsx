@@ -4,6 +4,7 @@ import { type Alert, loadAlerts, sees as seesAlerts } from "./alerts";
 import { list, send } from "./api";
 import { called, naming } from "./called";
 import type { InstanceAction, Server } from "./compute.types";
+import { Icon } from "./icons";
 import { type Quota, quotas } from "./kinds";
 import { t } from "./messages";
 import { CloudMap, loadHosts } from "./operators";
@@ -24,22 +25,34 @@ const ENDED = ["completed", "done", "confirmed", "reverted", "error", "failed", 
 
 function Card({
   title,
+  icon,
   to,
   wide,
   children,
 }: {
   title: string;
+  icon: string;
   to?: string;
   wide?: boolean;
   children: ComponentChildren;
 }): VNode {
   return (
     <section class={`card ${wide ? "wide" : ""}`} aria-label={title}>
-      <h2>{to ? <a href={to}>{title}</a> : title}</h2>
+      <h2>
+        <Icon name={icon} />
+        {to ? <a href={to}>{title}</a> : title}
+      </h2>
       {children}
     </section>
   );
 }
+
+const Fine = ({ children }: { children: string }): VNode => (
+  <p class="fine">
+    <Icon name="fine" />
+    {children}
+  </p>
+);
 
 export function Overview(): VNode {
   const name = shared.session!.project?.name ?? "";
@@ -69,7 +82,7 @@ export function Overview(): VNode {
       {data && (
         <div class="overview">
           <Needs needs={data.needs} />
-          <Card title={t("Servers")} to={link("servers")}>
+          <Card title={t("Servers")} icon="servers" to={link("servers")}>
             {data.servers.length ? <States servers={data.servers} /> : <First />}
             {recent.length > 0 && (
               <>
@@ -78,7 +91,7 @@ export function Overview(): VNode {
               </>
             )}
           </Card>
-          <Card title={t("Quotas")} to={link("quotas")}>
+          <Card title={t("Quotas")} icon="quotas" to={link("quotas")}>
             <ul class="rings">
               {data.quotas.map(([label, used, total, show]) => (
                 <Ring key={label} label={label} used={used} total={total} show={show} />
@@ -168,24 +181,22 @@ export function needsOf(servers: Server[], limits: Quota[]): Need[] {
 const SHOWN = 6;
 
 function Needs({ needs }: { needs: Need[] }): VNode {
+  if (needs.length === 0) return <Fine>{t("Nothing needs you.")}</Fine>;
   return (
-    <Card title={t("Needs attention")} wide>
-      {needs.length === 0 ? (
-        <p class="fine">{t("Nothing needs you.")}</p>
-      ) : (
-        <ul class="needs">
-          {needs.slice(0, SHOWN).map((need) => (
-            <li key={`${need.what} ${need.why}`} class={need.tone}>
-              <a href={need.to}>{need.what}</a> <span>{need.why}</span>
-            </li>
-          ))}
-          {needs.length > SHOWN && (
-            <li>
-              {needs.length - SHOWN} {t("more")}
-            </li>
-          )}
-        </ul>
-      )}
+    <Card title={t("Needs attention")} icon="alerts" wide>
+      <ul class="needs">
+        {needs.slice(0, SHOWN).map((need) => (
+          <li key={`${need.what} ${need.why}`} class={need.tone}>
+            <Icon name={need.tone === "bad" ? "wrong" : "warning"} />
+            <a href={need.to}>{need.what}</a> <span>{need.why}</span>
+          </li>
+        ))}
+        {needs.length > SHOWN && (
+          <li>
+            {needs.length - SHOWN} {t("more")}
+          </li>
+        )}
+      </ul>
     </Card>
   );
 }
@@ -308,9 +319,9 @@ function Cloud(): VNode {
   return (
     <div class="overview">
       <Failure error={error} retry={reload} />
-      <Card title={`${t("Alerts")} (${data.alerts.length})`} to={link("alerts")}>
+      <Card title={`${t("Alerts")} (${data.alerts.length})`} icon="alerts" to={link("alerts")}>
         {shown.length === 0 ? (
-          <p class="fine">{t("Nothing needs you.")}</p>
+          <Fine>{t("Nothing needs you.")}</Fine>
         ) : (
           <ul class="needs">
             {shown.map((alert) => (
@@ -318,15 +329,16 @@ function Cloud(): VNode {
                 key={`${alert.what} ${alert.why}`}
                 class={{ critical: "bad", warning: "warn", note: "" }[alert.level]}
               >
+                <Icon name={alert.level === "critical" ? "wrong" : "warning"} />
                 <a href={alert.to}>{alert.what}</a> <span>{alert.why}</span>
               </li>
             ))}
           </ul>
         )}
       </Card>
-      <Card title={`${t("Running moves")} (${data.moves.length})`} to={`${link("actions")}?only=moves`}>
+      <Card title={`${t("Running moves")} (${data.moves.length})`} icon="actions" to={`${link("actions")}?only=moves`}>
         {data.moves.length === 0 ? (
-          <p class="fine">{t("No server moves now.")}</p>
+          <Fine>{t("No server moves now.")}</Fine>
         ) : (
           <ul class="recent">
             {data.moves.slice(0, SHOWN).map((row) => (
@@ -342,14 +354,14 @@ function Cloud(): VNode {
           </ul>
         )}
         <h3>{t("Versions")}</h3>
-        <p class={names.length > 1 ? "" : "fine"}>
-          {names.length > 1
-            ? `${t("Daemons have several versions")}: ${names.join(", ")}`
-            : `${t("All daemons have the version")} ${names[0]}.`}
-        </p>
+        {names.length > 1 ? (
+          <p>{`${t("Daemons have several versions")}: ${names.join(", ")}`}</p>
+        ) : (
+          <Fine>{`${t("All daemons have the version")} ${names[0]}.`}</Fine>
+        )}
       </Card>
       {data.hosts.length > 0 && (
-        <Card title={t("Hosts")} to={link("hosts")} wide>
+        <Card title={t("Hosts")} icon="hosts" to={link("hosts")} wide>
           <CloudMap hosts={data.hosts} />
         </Card>
       )}

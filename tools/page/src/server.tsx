@@ -17,6 +17,7 @@ import { ConsoleView, consoleUrl, isReached, type Kind, Thumbnail } from "./cons
 import { createAgain, createOf } from "./draft";
 import { Graphs, rateWords } from "./graphs";
 import { withNames } from "./hints";
+import { Icon } from "./icons";
 import type { Image } from "./image.types";
 import type { Change } from "./live";
 import { counted, t } from "./messages";
@@ -36,6 +37,7 @@ import {
   Facts,
   Failure,
   Head,
+  Meter,
   Name,
   Status,
   size,
@@ -261,13 +263,13 @@ function Funnel({ text }: { text: string }): VNode | null {
     <ol class="funnel" aria-label={t("Hosts that each filter left")}>
       <li>
         <span>{t("Hosts at first")}</span>
-        <meter min={0} max={found[0]!.of} value={found[0]!.of} aria-label={t("Hosts at first")} />
+        <Meter used={found[0]!.of} total={found[0]!.of} label={t("Hosts at first")} even />
         <b>{found[0]!.of}</b>
       </li>
       {found.map((stage) => (
         <li key={stage.filter}>
           <span>{stage.filter}</span>
-          <meter min={0} max={found[0]!.of} value={stage.of - stage.out} aria-label={stage.filter} />
+          <Meter used={stage.of - stage.out} total={found[0]!.of} label={stage.filter} even />
           <b>{stage.of - stage.out}</b>
           <ul>
             {stage.hosts.map((host) => (
@@ -304,6 +306,7 @@ function Access({ server }: { server: Instance }): VNode | null {
       {runs && <Copied label={t("Console")} text={`openstack console url show ${server.id}`} />}
       {runs && (
         <a class="button" href={link("servers", server.id, "console")}>
+          <Icon name="terminal" />
           {t("Console")}
         </a>
       )}

@@ -102,6 +102,19 @@ const status =
   (server: Server): boolean =>
     wanted.includes(server.status);
 
+/** Seconds that a guest may take to turn off, before its start is refused. */
+const TURNING_OFF = 90;
+
+/** Start a server that is being stopped, once it is off. */
+async function startAgain({ id }: Server): Promise<unknown> {
+  const end = Date.now() + TURNING_OFF * 1000;
+  for (;;) {
+    const { server } = await call("compute", "GET", `/servers/${id}`);
+    if (!taskOf(server) || Date.now() > end) return act(server, { "os-start": null });
+    await new Promise((next) => setTimeout(next, 1000));
+  }
+}
+
 export const serverActions = (): Action<Server>[] => [
   simple("os-start", "start", t("Start"), "os_compute_api:servers:start", "start"),
   simple(
@@ -121,6 +134,8 @@ export const serverActions = (): Action<Server>[] => [
     { when: status("VERIFY_RESIZE") },
   ),
   simple("os-stop", "stop", t("Stop"), "os_compute_api:servers:stop", "stop", {
+    done: t("Stopping"),
+    undo: startAgain,
     when: (server) => accepts("stop", server) && server.status !== "ERROR",
     confirm: t("The guest is asked to shut down, and is turned off if it does not."),
   }),
@@ -237,6 +252,11 @@ export const serverActions = (): Action<Server>[] => [
       call("compute", "PUT", `/servers/${server.id}`, {
         server: { name: values.name, description: values.description || null },
       }),
+    done: t("Renamed"),
+    undo: (server) =>
+      call("compute", "PUT", `/servers/${server.id}`, {
+        server: { name: server.name, description: server.description ?? null },
+      }),
     command: (server, values) =>
       command(
         "openstack server set --name",
@@ -246,6 +266,8 @@ export const serverActions = (): Action<Server>[] => [
       ),
   },
   simple("lock", "lock", t("Lock"), "os_compute_api:os-lock-server:lock", "lock", {
+    done: t("Locked"),
+    undo: (server) => act(server, { unlock: null }),
     when: (server) => !server.locked,
     confirm: t("A locked server refuses changes until it is unlocked."),
   }),
@@ -535,6 +557,7 @@ export function Servers(): VNode {
           more={!data.complete}
           filters={filtersOf()}
           chooser="servers"
+          icon="servers"
           empty={
             <>
               <p>{t("There are no servers in this project yet.")}</p>

@@ -1,6 +1,7 @@
 // Tables: search, order, filters, chosen columns, actions on one row or several, and rows that are drawn near the view.
 import type { ComponentChildren, RefObject, VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Icon } from "./icons";
 import { t } from "./messages";
 import { save } from "./notices";
 import { decode, remember, remembered, useParameters } from "./state";
@@ -42,6 +43,7 @@ interface TableProps<T> {
   filters?: Filter<T>[];
   more?: boolean;
   scope?: string; // tells the tables of one view apart in the address
+  icon?: string; // of the things, for a table without any
   chooser?: string; // the name by which the browser keeps the chosen columns
   saved?: boolean; // a short list is offered as a file, too
 }
@@ -199,6 +201,7 @@ export function Table<T>({
   filters = [],
   more,
   scope = "",
+  icon,
   chooser = "",
   saved = false,
 }: TableProps<T>): VNode {
@@ -321,7 +324,7 @@ export function Table<T>({
                   )
                 }
               >
-                {filter.title}: {wordsOf(filter, value)} <span aria-hidden="true">×</span>
+                {filter.title}: {wordsOf(filter, value)} <Icon name="remove" />
               </button>
             )),
           )}
@@ -375,17 +378,20 @@ export function Table<T>({
             <button
               type="button"
               disabled={!shown.length}
+              aria-label={t("Save as CSV")}
+              title={t("Save as CSV")}
               onClick={() => save({ name: `${chooser}.csv`, text: `\ufeff${csvOf(shownColumns, shown)}` })}
             >
-              {t("Save as CSV")}
+              <Icon name="download" />
+              CSV
             </button>
           )}
         </div>
       )}
       {rows.length === 0 ? (
-        <Empty>{empty}</Empty>
+        <Empty {...(icon ? { icon } : {})}>{empty}</Empty>
       ) : shown.length === 0 ? (
-        <Empty>
+        <Empty icon="search">
           <p>{t("Nothing fits this search.")}</p>
           <button
             type="button"
@@ -430,9 +436,7 @@ export function Table<T>({
                       }
                     >
                       {column.title}
-                      <span aria-hidden="true">
-                        {sort === column.name ? " ↑" : sort === `-${column.name}` ? " ↓" : ""}
-                      </span>
+                      {sort.replace(/^-/, "") === column.name && <Icon name={sort === column.name ? "up" : "down"} />}
                     </button>
                   </th>
                 ))}
@@ -472,7 +476,7 @@ export function Table<T>({
                     {hasActions && (
                       <td class="end">
                         {found.length > 0 && (
-                          <Menu label={t("Actions")} actions={found} choose={(action) => begin(action, [row])} />
+                          <Menu small label={t("Actions")} actions={found} choose={(action) => begin(action, [row])} />
                         )}
                       </td>
                     )}

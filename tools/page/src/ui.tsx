@@ -3,7 +3,9 @@ import { Component, type ComponentChildren, createContext, type VNode } from "pr
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api";
 import { hintOf, withNames } from "./hints";
+import { Icon } from "./icons";
 import { t } from "./messages";
+import { notify } from "./noticeboard";
 import { link, may } from "./state";
 
 // --- words
@@ -156,14 +158,24 @@ export class Guard extends Component<{ children: ComponentChildren; place: strin
   }
 }
 
+/** The place of what is loaded, as an outline. It is drawn once the answer takes a while. */
 export const Waiting = (): VNode => (
-  <p class="waiting" role="status">
-    {t("Loading…")}
-  </p>
+  <div class="waiting" role="status">
+    <span class="hidden">{t("Loading…")}</span>
+    {[...Array(6).keys()].map((row) => (
+      <i key={row} />
+    ))}
+  </div>
 );
 
-export function Empty({ children }: { children: ComponentChildren }): VNode {
-  return <div class="empty">{children}</div>;
+/** What a view says that has nothing to show. `icon`: of the things that it would show. */
+export function Empty({ icon, children }: { icon?: string; children: ComponentChildren }): VNode {
+  return (
+    <div class="empty">
+      {icon && <Icon name={icon} />}
+      {children}
+    </div>
+  );
 }
 
 // --- the equivalent command
@@ -186,9 +198,11 @@ export function Copy({ text, what = "" }: { text: string; what?: string }): VNod
     <button
       type="button"
       aria-label={`${label} ${what}`.trim()}
+      title={label}
       onClick={() => void navigator.clipboard.writeText(text).then(() => set(text))}
     >
-      {label}
+      <Icon name={copied === text ? "check" : "copy"} />
+      {copied === text && label}
     </button>
   );
 }
@@ -264,7 +278,7 @@ export function Dialog({
         <h2>{title}</h2>
         {!locked && (
           <button type="button" class="plain" aria-label={t("Close")} onClick={leave}>
-            ×
+            <Icon name="remove" />
           </button>
         )}
       </header>
@@ -545,6 +559,8 @@ export interface Action<T, R = unknown> {
   result?(value: R): VNode | null;
   single?: boolean; // not for several rows
   after?(value: R): void;
+  done?: string; // what is said of a row that it has changed
+  undo?(row: T): Promise<unknown>; // takes it back; the row is the one of before
 }
 
 /** An action whose result is of a type of its own. */
@@ -561,6 +577,18 @@ const FEW = 5;
 /** How many rows are chosen, and how many of them the search does not show. */
 export const chosenWords = (count: number, outside: number): string =>
   `${count} ${t("chosen")}${outside ? `, ${outside} ${t("not in this search")}` : ""}`;
+
+/** Say what has changed, and offer the opposite action. */
+function offerUndo<T>(action: Action<T>, rows: T[], nameOf: (row: T) => string, done: () => void): void {
+  const names = rows.slice(0, FEW).map(nameOf).join(", ");
+  notify({
+    words: `${action.done}: ${rows.length > FEW ? `${names} … (${rows.length})` : names}`,
+    undo: async () => {
+      await Promise.all(rows.map((row) => action.undo!(row)));
+      done();
+    },
+  });
+}
 
 /** The dialog of an action: its fields, what it means as a command, and what the API says to it. */
 export function ActionDialog<T>({
@@ -590,6 +618,7 @@ export function ActionDialog<T>({
     event.preventDefault();
     setFailures([]);
     const failed: { name: string; error: Error; row: T }[] = [];
+    const changed: T[] = [];
     let value: unknown = null;
     let count = 0;
     setBusy(t("Working…"));
@@ -598,6 +627,7 @@ export function ActionDialog<T>({
       for (let row = queue.shift(); row !== undefined; row = queue.shift()) {
         try {
           value = await action.run?.(row, values, setBusy);
+          changed.push(row);
         } catch (error) {
           failed.push({ name: nameOf(row), error: error as Error, row });
         }
@@ -608,6 +638,7 @@ export function ActionDialog<T>({
     await Promise.all(Array.from({ length: Math.min(4, left.length) }, work));
     setBusy("");
     done();
+    if (action.undo && changed.length) offerUndo(action, changed, nameOf, done);
     if (failed.length) {
       setFailures(failed);
       setLeft(failed.map((item) => item.row));
@@ -750,10 +781,12 @@ export function Menu<T>({
   label,
   actions,
   choose,
+  small,
 }: {
   label: string;
   actions: Action<T>[];
   choose: (action: Action<T>) => void;
+  small?: boolean; // its button is an icon
 }): VNode {
   const [open, setOpen] = useState(false);
   const [up, setUp] = useState(false);
@@ -795,8 +828,14 @@ export function Menu<T>({
   return (
     // biome-ignore lint/a11y/noStaticElementInteractions: the items in it have the focus.
     <div class="menu" ref={element} onKeyDown={open ? move : undefined}>
-      <button type="button" aria-haspopup="menu" aria-expanded={open} onClick={() => setOpen(!open)}>
-        {label} <span aria-hidden="true">▾</span>
+      <button
+        type="button"
+        aria-haspopup="menu"
+        aria-expanded={open}
+        aria-label={small ? label : undefined}
+        onClick={() => setOpen(!open)}
+      >
+        {small ? "" : label} <Icon name={small ? "more" : "open"} />
       </button>
       {open && (
         <div role="menu" aria-label={label} class={up ? "up" : ""}>
@@ -837,7 +876,10 @@ export function Drop({ label, children }: { label: string; children: ComponentCh
   }, []);
   return (
     <details class="drop" ref={menu}>
-      <summary>{label}</summary>
+      <summary>
+        <span>{label}</span>
+        <Icon name="open" />
+      </summary>
       <div>{children}</div>
     </details>
   );
@@ -860,21 +902,58 @@ export function Facts({ items }: { items: [string, ComponentChildren][] }): VNod
   );
 }
 
-export function Share({ used, total, label }: { used: number; total: number; label: string }): VNode {
-  const has = total > 0;
+/** Shares of a total from which a meter warns, and from which little is left. */
+const NEARLY = 0.8;
+const FULL = 0.95;
+
+/** How full something is. `more`: what would come to it. `even`: a full one is no reason to look. */
+export function Meter({
+  used,
+  total,
+  label,
+  more = 0,
+  even,
+}: {
+  used: number;
+  total: number;
+  label: string;
+  more?: number;
+  even?: boolean;
+}): VNode {
+  const share = (used + more) / total;
+  const tone = even || share < NEARLY ? "" : share < FULL ? "warn" : "bad";
+  const parts: [string, number][] = [
+    ["", Math.min(1, used / total)],
+    ["more", Math.max(0, Math.min(1 - used / total, more / total))],
+  ];
+  return (
+    <span
+      class={`meter ${tone}`}
+      role="meter"
+      aria-label={label}
+      aria-valuemin={0}
+      aria-valuemax={total}
+      aria-valuenow={Math.min(used + more, total)}
+    >
+      {parts.map(([kind, part]) => part > 0 && <i key={kind} class={kind} style={{ width: `${part * 100}%` }} />)}
+    </span>
+  );
+}
+
+export function Share({
+  used,
+  total,
+  label,
+  more = 0,
+}: {
+  used: number;
+  total: number;
+  label: string;
+  more?: number;
+}): VNode {
   return (
     <span class="share">
-      {has && (
-        <meter
-          min={0}
-          max={total}
-          low={total * 0.8}
-          high={total * 0.95}
-          optimum={0}
-          value={Math.min(used, total)}
-          aria-label={label}
-        />
-      )}
+      {total > 0 && <Meter used={used} total={total} more={more} label={label} />}
       <span>{label}</span>
     </span>
   );

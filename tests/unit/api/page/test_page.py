@@ -50,7 +50,7 @@ def test_root_is_the_page_with_a_strict_policy(page: PageClient) -> None:
     assert b'<script type="module" src="app.js"></script>' in response.body
     assert b"style=" not in response.body
     assert_secure(response)
-    assert "script-src 'self'; style-src 'self'" in response.headers["Content-Security-Policy"]
+    assert "script-src 'self'; style-src 'self'; font-src 'self'" in response.headers["Content-Security-Policy"]
 
 
 def test_file_is_sent_compressed_and_once(page: PageClient) -> None:
@@ -62,6 +62,26 @@ def test_file_is_sent_compressed_and_once(page: PageClient) -> None:
     assert known.status_code == 304
     assert known.body == b""
     assert page("HEAD", "/app.js", marked=False).status_code == 200
+
+
+def test_files_of_the_first_view_are_small() -> None:
+    """The typeface is at most 50 KB, and page and style besides 15 KB, compressed."""
+    site = files.load()
+    (font,) = (path for path in site if path.endswith(".woff2"))
+    assert len(site[font].compressed) <= 50_000
+    assert sum(len(site[path].compressed) for path in ("/", "/style.css")) <= 15_000
+
+
+def test_typeface_is_loaded_early_and_kept_for_good(page: PageClient) -> None:
+    (font,) = re.findall(r'<link rel="preload" href="([^"]+)" as="font"', page("GET", "/", marked=False).text)
+    assert font.encode() in page("GET", "/style.css", marked=False).body
+    response = page("GET", f"/{font}", marked=False, Accept_Encoding="gzip")
+    assert response.headers["Content-Type"] == "font/woff2"
+    assert response.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+    assert "Content-Encoding" not in response.headers
+    assert response.body[:4] == b"wOF2"
+    assert_secure(response)
+    assert page("GET", "/app.js", marked=False).headers["Cache-Control"] == "no-cache"
 
 
 def test_scripts_of_the_first_view_are_small() -> None:

@@ -1,0 +1,107 @@
+// The icons of the page, from Lucide. The build takes only those that are named here.
+import {
+  Activity,
+  Archive,
+  ArrowDown,
+  ArrowUp,
+  Bell,
+  Boxes,
+  Braces,
+  CalendarClock,
+  Camera,
+  Check,
+  ChevronDown,
+  CircleAlert,
+  CircleCheck,
+  Columns3,
+  Copy,
+  Cpu,
+  Disc3,
+  Download,
+  Ellipsis,
+  FolderOpen,
+  Gauge,
+  Globe,
+  Group,
+  HardDrive,
+  HeartPulse,
+  type IconNode,
+  IdCard,
+  KeyRound,
+  LayoutDashboard,
+  Menu,
+  Network,
+  Plus,
+  Route,
+  Ruler,
+  ScrollText,
+  Search,
+  Server,
+  Shield,
+  Split,
+  Terminal,
+  TriangleAlert,
+  Undo2,
+  Users,
+  X,
+} from "lucide";
+import { h, type VNode } from "preact";
+
+const ICONS = {
+  "check": Check,
+  "columns": Columns3,
+  "copy": Copy,
+  "down": ArrowDown,
+  "download": Download,
+  "fine": CircleCheck,
+  "menu": Menu,
+  "more": Ellipsis,
+  "open": ChevronDown,
+  "plus": Plus,
+  "remove": X,
+  "search": Search,
+  "terminal": Terminal,
+  "undo": Undo2,
+  "up": ArrowUp,
+  "warning": TriangleAlert,
+  "wrong": CircleAlert,
+  // of views, by their paths
+  "actions": Activity,
+  "aggregates": Group,
+  "alerts": Bell,
+  "api": Braces,
+  "audit": ScrollText,
+  "backup-policies": CalendarClock,
+  "backups": Archive,
+  "credentials": IdCard,
+  "flavors": Ruler,
+  "floating-addresses": Globe,
+  "hosts": Cpu,
+  "images": Disc3,
+  "keys": KeyRound,
+  "load-balancers": Split,
+  "networks": Network,
+  "overview": LayoutDashboard,
+  "projects": FolderOpen,
+  "quotas": Gauge,
+  "routers": Route,
+  "security-groups": Shield,
+  "server-groups": Boxes,
+  "servers": Server,
+  "services": HeartPulse,
+  "snapshots": Camera,
+  "users": Users,
+  "volumes": HardDrive,
+} satisfies Record<string, IconNode>;
+
+export type IconName = keyof typeof ICONS;
+
+/** An icon beside words, which say the same. A view without an icon of its own leaves room for one. */
+export function Icon({ name }: { name: string }): VNode {
+  const parts = ICONS[name as IconName] ?? [];
+  return (
+    <svg class="icon" viewBox="0 0 24 24" aria-hidden="true">
+      {parts.map(([tag, attributes]) => h(tag, attributes as object))}
+    </svg>
+  );
+}

@@ -618,6 +618,153 @@ def test_user_sees_which_rule_stops_a_packet_between_two_servers(cloud: dict[str
     page.complaints()
 
 
+def test_volume_is_renamed_and_given_to_another_project(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        made = sdk.block_storage.create_volume(size=1, name="given")
+        sdk.block_storage.wait_for_status(made, "available", wait=60)
+        page.log_in("demo", PASSWORD)
+        page.go(f"volumes/{made.id}")
+        page.press("More")
+        page.press("Rename")
+        page.write("Name", "handed over")
+        page.sees(f"openstack volume set --name 'handed over' {made.id}")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        page.sees("handed over")
+        page.press("More")
+        page.press("Give to another project")
+        page.submit()
+        page.sees("The key is shown only now.")
+        number, key = page.browser.run("[...seen().querySelectorAll('code, .secret')].map((item) => item.innerText)")
+        page.press("Close")
+        page.sees("Awaiting-transfer")
+    page.log_in("admin", PASSWORD)
+    page.go("volumes")
+    page.press("Accept a volume")
+    page.write("ID of the offer", number)
+    page.write("Key", key)
+    page.sees(f"openstack volume transfer request accept --auth-key {key} {number}")
+    page.submit()
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    page.sees("handed over")
+    with client(cloud, "nova-lite-dev") as sdk:
+        sdk.block_storage.delete_volume(made.id)
+    page.go("overview")
+    page.complaints()
+
+
+def test_operator_sets_extra_specs_access_volume_types_and_qos(cloud: dict[str, Any], page: Page) -> None:
+    demo = project_id(cloud, "demo")
+    with client(cloud, "nova-lite-dev") as sdk:
+        flavor = sdk.compute.create_flavor(name="special", ram=512, vcpus=1, disk=1, is_public=False)
+        page.log_in("admin", PASSWORD)
+        page.go(f"flavors/{flavor.id}")
+        page.press("Set an extra spec")
+        page.write("Name", "hw:cpu_policy")
+        page.write("Value", "shared")
+        page.sees(f"openstack flavor set --property hw:cpu_policy=shared {flavor.id}")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        page.sees("hw:cpu_policy")
+        page.press("Let a project use it")
+        page.write("Project", "demo")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        assert [item["tenant_id"] for item in sdk.compute.get_flavor_access(flavor)] == [demo]
+        page.go("volume-types")
+        page.press("Create a volume type")
+        page.write("Name", "fast")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        page.press("fast")
+        page.press("Set a property")
+        page.write("Name", "media")
+        page.write("Value", "flash")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        page.sees("flash")
+        page.go("qos-policies")
+        page.press("Create a QoS policy")
+        page.write("Name", "slow")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        page.press("slow")
+        page.press("Add a rule")
+        page.write("Mbit/s", "10")
+        page.sees("openstack network qos rule create --type bandwidth-limit --max-kbps 10000 --egress")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        page.sees("From the guest at most 10 Mbit/s")
+        page.go("overview")
+        sdk.compute.delete_flavor(flavor)
+        sdk.network.delete_qos_policy(sdk.network.find_qos_policy("slow"))
+    assert page.complaints() == []
+
+
+def test_usage_of_projects_is_shown_and_saved_as_a_file(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        made = sdk.compute.create_server(name="metered", image_id=image.id, flavor_id=flavor.id, networks="none")
+        sdk.compute.wait_for_server(made)
+        page.log_in("demo", PASSWORD)
+        page.go("usage")
+        page.sees("metered")
+        assert "All projects" not in page.text()
+        page.go("overview")
+        sdk.compute.delete_server(made)
+    page.log_in("admin", PASSWORD)
+    page.go("usage?period=days")
+    page.sees("All projects")
+    page.browser.run(_OVERHEARD)
+    page.press("Save as CSV")
+    page.browser.wait("saved.length === 1")
+    assert page.browser.run("saved[0].split('\\n')[0].trim()").endswith(
+        'Project,ID,Server hours,CPU hours,"Memory, GB hours","Disk, GB hours"'
+    )
+    assert page.complaints() == []
+
+
+def test_user_changes_the_own_password(page: Page) -> None:
+    page.user = ""
+    page.log_in("reader", PASSWORD)
+    page.browser.run("document.querySelector('.drop summary').click(); true")
+    page.press("Change the password")
+    page.write("Present password", "wrong")
+    page.write("New password", "another one")
+    page.submit()
+    page.browser.wait("!!seen().querySelector('form .failure')")
+    page.write("Present password", PASSWORD)
+    page.submit()
+    page.sees("The session has expired. Nothing that you have entered is lost.")
+    page.write("Password", "another one")
+    page.press("Log in")
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    page.browser.run("document.querySelector('.drop summary').click(); true")
+    page.press("Change the password")
+    page.write("Present password", "another one")
+    page.write("New password", PASSWORD)
+    page.submit()
+    page.sees("The session has expired.")
+    page.user = ""
+    page.complaints()
+
+
+def test_user_takes_a_picture_of_the_screen(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        image, flavor = sdk.image.find_image("nova-lite-guest"), sdk.compute.find_flavor("m1.nano")
+        made = sdk.compute.create_server(name="pictured", image_id=image.id, flavor_id=flavor.id, networks="none")
+        sdk.compute.wait_for_server(made)
+        page.log_in("demo", PASSWORD)
+        page.go(f"servers/{made.id}")
+        page.press("Picture of the screen")
+        page.browser.wait("document.querySelector('.thumbnail img')?.naturalWidth > 100")
+        assert page.browser.run("document.querySelector('.thumbnail img').src").startswith("data:image/png")
+        assert page.browser.run("document.querySelectorAll('.hidden-screen canvas').length") == 0
+        page.go("servers")
+        sdk.compute.delete_server(made)
+    assert page.complaints() == []
+
+
 def test_upload_goes_on_after_the_page_was_left(cloud: dict[str, Any], page: Page, tmp_path: Path) -> None:
     disk = tmp_path / "rest.raw"
     disk.write_bytes(b"rest" * 1000)

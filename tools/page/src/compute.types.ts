@@ -270,6 +270,28 @@ export interface UsageHistory {
 }
 
 /** Keys of replies. Each reply has the ones of its path; a reply of measures has no key. */
+/** Hours of a project's servers, by what they had. */
+export interface ProjectUsage {
+  tenant_id: string;
+  total_hours: number;
+  total_vcpus_usage: number;
+  total_memory_mb_usage: number;
+  total_local_gb_usage: number;
+}
+
+export interface ServerUsage {
+  instance_id: string;
+  name: string;
+  flavor: string;
+  vcpus: number;
+  memory_mb: number;
+  local_gb: number;
+  hours: number;
+  ended_at: string | null;
+}
+
+type Links = { rel: string; href: string }[];
+
 export interface ComputeReply extends Measures {
   servers: Server[];
   server: Server & { adminPass?: string };
@@ -299,5 +321,10 @@ export interface ComputeReply extends Measures {
   quota_set: { instances: Usage; cores: Usage; ram: Usage };
   remote_console: { url: string };
   usage_history: UsageHistory;
+  tenant_usages: ProjectUsage[];
+  tenant_usages_links?: Links;
+  tenant_usage: { server_usages?: ServerUsage[] };
+  tenant_usage_links?: Links;
+  flavor_access: { tenant_id: string }[];
   output: string;
 }

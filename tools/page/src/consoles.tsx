@@ -16,7 +16,10 @@ export interface Console {
 }
 /** Is called at the end. `clean`: it was open, and nothing failed. */
 export type Ended = (clean: boolean) => void;
-type Program = { open: (target: HTMLElement, url: string, ready: () => void, ended: Ended) => Console };
+type Program = {
+  picture?: (target: HTMLElement, url: string) => Promise<string>;
+  open: (target: HTMLElement, url: string, ready: () => void, ended: Ended) => Console;
+};
 export type Kind = "screen" | "serial";
 
 const BODIES: Record<Kind, Body<`/servers/${string}/remote-consoles`, "POST">["remote_console"]> = {
@@ -184,5 +187,37 @@ export function ConsoleView({
         <div ref={target} class="target" />
       </div>
     </section>
+  );
+}
+
+/** A small picture of the screen, once a user wants one. */
+export function Thumbnail({ server }: { server: Server }): VNode {
+  const target = useRef<HTMLDivElement>(null);
+  const [image, setImage] = useState("");
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<Error | null>(null);
+  const take = async () => {
+    setBusy(true);
+    setError(null);
+    try {
+      const url = await consoleUrl(server.id, "screen");
+      if (!isReached(url)) throw new Error("The page may not reach this console. Open it in a tab of its own.");
+      const program = await load("screen");
+      if (target.current) setImage(await program.picture!(target.current, socketOf(url)));
+    } catch (problem) {
+      setError(problem as Error);
+    }
+    target.current?.replaceChildren();
+    setBusy(false);
+  };
+  return (
+    <div class="thumbnail">
+      {image && <img src={image} alt={t("The guest's screen a moment ago")} />}
+      <button type="button" disabled={busy} onClick={() => void take()}>
+        {busy ? t("Working…") : image ? t("Take the picture again") : t("Picture of the screen")}
+      </button>
+      <div ref={target} class="hidden-screen" aria-hidden="true" />
+      <Failure error={error} />
+    </div>
   );
 }

@@ -1,6 +1,6 @@
 // The things of users, besides servers: images, volumes, networks, keys.
 import type { VNode } from "preact";
-import { type ApiError, all, call, list, upload } from "./api";
+import { type ApiError, all, call, list, send, upload } from "./api";
 import { called, naming } from "./called";
 import { freeServers, ownSubnets, Secret, serverAddresses } from "./choices";
 import type { KeyPair } from "./compute.types";
@@ -11,9 +11,11 @@ import type { Image } from "./image.types";
 import type { Kind } from "./listing";
 import { t } from "./messages";
 import type { FloatingIp, Network, Port, Router, SecurityGroup, SecurityRule, Subnet } from "./network.types";
+import { limit } from "./qos";
 import { Reach } from "./reach";
 import { isBootable, names } from "./servers";
 import { keep, kept, link, shared, useData } from "./state";
+import { accept, offer, rename, retype, typeChoices, withdraw } from "./storage";
 import { Table } from "./table";
 import { Topology } from "./topology";
 import {
@@ -375,19 +377,32 @@ export const volumes = (): Kind<Volume> => ({
             ...(await names.images()).map((image) => ({ ...image, label: `${t("image")} ${image.label}` })),
           ],
         },
+        {
+          name: "type",
+          label: t("Volume type"),
+          kind: "select",
+          choices: async () => [{ value: "", label: t("the usual one") }, ...(await typeChoices())],
+        },
       ],
       run: (_, values) =>
         call("volume", "POST", "/volumes", {
-          volume: { name: values.name, size: Number(values.size), ...(values.image ? { imageRef: values.image } : {}) },
+          volume: {
+            name: values.name,
+            size: Number(values.size),
+            ...(values.image ? { imageRef: values.image } : {}),
+            ...(values.type ? { volume_type: values.type } : {}),
+          },
         }),
       command: (_, values) =>
         command(
           "openstack volume create",
           ["--size", values.size],
           values.image && ["--image", values.image],
+          values.type && ["--type", values.type],
           values.name || "NAME",
         ),
     },
+    accept(),
   ],
   actions: [
     createOf(
@@ -448,6 +463,10 @@ export const volumes = (): Kind<Volume> => ({
         call("volume", "POST", `/volumes/${row.id}/action`, { "os-extend": { new_size: Number(values.size) } }),
       command: (row, values) => command("openstack volume set --size", values.size, row.id),
     },
+    rename(),
+    retype(),
+    offer(),
+    withdraw(),
     {
       name: "delete",
       label: t("Delete"),
@@ -650,6 +669,7 @@ export const networks = (): Kind<Ranged> => ({
       run: (row, values) => call("network", "PUT", `/networks/${row.id}`, { network: { name: values.name } }),
       command: (row, values) => command("openstack network set --name", values.name, row.id),
     },
+    limit(isOwn) as Action<Ranged>,
     {
       name: "subnet",
       label: t("Add an address range"),
@@ -1400,6 +1420,32 @@ export const credentials = (): Kind<Credential> => ({
       command: (row) => command("openstack application credential delete", row.id),
     },
   ],
+});
+
+/** The user's own password. The sessions that it has ended ask for the new one. */
+export const ownPassword = (): Action<object> => ({
+  name: "password",
+  label: t("Change the password"),
+  rule: "identity:change_password",
+  fields: [
+    { name: "old", label: t("Present password"), kind: "password", required: true },
+    { name: "password", label: t("New password"), kind: "password", required: true },
+  ],
+  confirm: t("Sessions with the old password end, and the page asks for the new one."),
+  run: async (_, values) => {
+    const body = { user: { original_password: values.old, password: values.password } };
+    const path = `/users/${shared.session!.user.id}/password`;
+    try {
+      await call("identity", "POST", path, body, { quiet: true });
+    } catch (error) {
+      // The API says the same of a wrong password as of a session that has ended.
+      if ((error as ApiError).status !== 401) throw error;
+      const session = await send<object | null>("GET", "session", undefined, { quiet: true });
+      if (session) throw new Error(t("The present password is wrong."));
+      await call("identity", "POST", path, body);
+    }
+  },
+  command: () => "openstack user password set",
 });
 
 // --- quotas

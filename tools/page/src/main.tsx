@@ -15,6 +15,7 @@ import {
   images,
   keys,
   networks,
+  ownPassword,
   Quotas,
   routers,
   securityGroups,
@@ -30,6 +31,7 @@ import { Notices } from "./notices";
 import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
 import { Overview } from "./overview";
 import { type Doing, Finder } from "./palette";
+import { qosPolicies } from "./qos";
 import { Servers } from "./servers";
 import {
   addressed,
@@ -54,17 +56,21 @@ import {
   useData,
   usePlace,
 } from "./state";
-import { ActionDialog, Dialog, Drop, Empty, Failure, Guard, Head, Waiting } from "./ui";
+import { volumeTypes } from "./storage";
+import { ActionDialog, allowed, Dialog, Drop, Empty, Failure, Guard, Head, Waiting } from "./ui";
 
 const Create = late(async () => (await import("./create")).Create);
 const Explorer = late(async () => (await import("./explorer")).Explorer);
+const Usage = late(async () => (await import("./usage")).Usage);
 const Server = late(async () => (await import("./server")).Server);
 
 type Group = [string, { path: string; title: string; show: boolean }[]];
 
 function kinds(): Kind[] {
-  const own = [volumes, snapshots].map((make) => make()).filter(() => has("volume"));
-  const net = [networks, routers, floating, securityGroups].map((make) => make()).filter(() => has("network"));
+  const own = [volumes, snapshots, volumeTypes].map((make) => make()).filter(() => has("volume"));
+  const net = [networks, routers, floating, securityGroups, qosPolicies]
+    .map((make) => make())
+    .filter(() => has("network"));
   return [
     ...(has("image") ? [images()] : []),
     ...own,
@@ -88,6 +94,7 @@ function kinds(): Kind[] {
 const RULES: Record<string, string[]> = {
   actions: ["os_compute_api:os-hypervisors:list-detail"],
   audit: ["os_compute_api:os-audit-events:list"],
+  usage: ["os_compute_api:os-simple-tenant-usage:show"],
 };
 const sees = (view: string): boolean => (view === "alerts" ? seesAlerts() : may(...RULES[view]!));
 
@@ -105,10 +112,14 @@ function groups(found: Kind[]): Group[] {
         { path: "servers", title: t("Servers"), show: true },
         ...of("images", "keys", "server-groups"),
         { path: "quotas", title: t("Quotas"), show: true },
+        { path: "usage", title: t("Usage"), show: sees("usage") },
       ],
     ],
-    [t("Storage"), of("volumes", "snapshots", "backup-policies", "backups")],
-    [t("Network"), of("networks", "routers", "floating-addresses", "load-balancers", "security-groups")],
+    [t("Storage"), of("volumes", "snapshots", "volume-types", "backup-policies", "backups")],
+    [
+      t("Network"),
+      of("networks", "routers", "floating-addresses", "load-balancers", "security-groups", "qos-policies"),
+    ],
     [
       t("Cloud"),
       [
@@ -148,6 +159,7 @@ function View({ found }: { found: Kind[] }): VNode {
     view = second === "new" ? <Create /> : second ? <Server key={second} id={second} tab={third} /> : <Servers />;
   else if (first === "overview") view = <Overview />;
   else if (first === "quotas") view = <Quotas />;
+  else if (first === "usage" && sees("usage")) view = <Usage />;
   else if (first === "alerts" && sees("alerts")) view = <Alerts />;
   else if (first === "api") view = <Explorer id={second} />;
   else if (first === "actions" && sees("actions")) view = <Actions />;
@@ -296,6 +308,7 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
     ["projects", session.user.id],
   );
   const [theme, setTheme] = useState(remembered("theme"));
+  const [changing, setChanging] = useState(false);
   const paint = (next: string) => {
     setTheme(next);
     remember("theme", next);
@@ -348,10 +361,24 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
             ))}
           </select>
         </label>
+        {allowed(ownPassword()) && (
+          <button type="button" onClick={() => setChanging(true)}>
+            {t("Change the password")}
+          </button>
+        )}
         <button type="button" onClick={leave}>
           {t("Log out")}
         </button>
       </Drop>
+      {changing && (
+        <ActionDialog
+          action={ownPassword()}
+          rows={[{}]}
+          nameOf={() => session.user.name}
+          close={() => setChanging(false)}
+          done={() => undefined}
+        />
+      )}
     </div>
   );
 }

@@ -19,6 +19,7 @@ export interface Network {
   "router:external": boolean;
   project_id: string;
   description: string;
+  qos_policy_id: string | null;
   created_at: string;
 }
 
@@ -63,6 +64,22 @@ export interface PortForwarding {
   description: string;
 }
 
+export interface QosRule {
+  id: string;
+  type: string;
+  max_kbps?: number;
+  direction?: string;
+  dscp_mark?: number;
+}
+
+export interface QosPolicy {
+  id: string;
+  name: string;
+  description: string;
+  shared: boolean;
+  rules: QosRule[];
+}
+
 /** The way of a packet. `arrives`: null where a port of another project decides. */
 export interface Trace {
   packet: string;
@@ -99,6 +116,7 @@ export interface NetworkReply {
   floatingips: FloatingIp[];
   port_forwardings: PortForwarding[];
   trace: Trace;
+  policies: QosPolicy[];
   security_groups: SecurityGroup[];
   security_group: SecurityGroup;
   quota: Record<string, { used: number; limit: number }>;

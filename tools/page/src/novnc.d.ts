@@ -3,6 +3,8 @@ declare module "@novnc/novnc" {
   export default class RFB extends EventTarget {
     constructor(target: HTMLElement, url: string, options?: { shared?: boolean });
     scaleViewport: boolean;
+    viewOnly: boolean;
+    toDataURL(type: string): string;
     background: string;
     disconnect(): void;
     focus(): void;

@@ -21,6 +21,7 @@ import {
 } from "./plan";
 import { hostOf, statusOf, taskOf } from "./servers";
 import { has, link, may, useData, useParameter } from "./state";
+import { type Pair, Pairs, PROPERTY, ProjectList, pairsOf } from "./storage";
 import { Table } from "./table";
 import {
   type Action,
@@ -1113,8 +1114,13 @@ export const flavors = (): Kind<Flavor> => ({
     [t("Disk"), `${row.disk} GB`],
     [t("Ephemeral"), row["OS-FLV-EXT-DATA:ephemeral"] ? `${row["OS-FLV-EXT-DATA:ephemeral"]} GB` : ""],
     [t("For"), row["os-flavor-access:is_public"] ? t("all projects") : t("some projects")],
-    ...Object.entries(row.extra_specs ?? {}).map(([name, value]): [string, string] => [name, String(value)]),
   ],
+  more: (row, reload) => (
+    <>
+      <Specs flavor={row} reload={reload} />
+      {!row["os-flavor-access:is_public"] && may("os_compute_api:os-flavor-access") && <Access flavor={row} />}
+    </>
+  ),
   create: [
     {
       name: "create",
@@ -1148,6 +1154,30 @@ export const flavors = (): Kind<Flavor> => ({
   ],
   actions: [
     {
+      name: "spec",
+      label: t("Set an extra spec"),
+      rule: "os_compute_api:os-flavor-extra-specs:create",
+      single: true,
+      fields: PROPERTY(),
+      run: (row, values) =>
+        call("compute", "POST", `/flavors/${row.id}/os-extra_specs`, { extra_specs: { [values.key]: values.value } }),
+      command: (row, values) =>
+        command("openstack flavor set", ["--property", `${values.key || "KEY"}=${values.value}`], row.id),
+    },
+    {
+      name: "access",
+      label: t("Let a project use it"),
+      rule: "os_compute_api:os-flavor-access:add_tenant_access",
+      single: true,
+      when: (row) => !row["os-flavor-access:is_public"],
+      fields: [
+        { name: "project", label: t("Project"), kind: "select", required: true, choices: choicesOf("projects") },
+      ],
+      run: (row, values) =>
+        call("compute", "POST", `/flavors/${row.id}/action`, { addTenantAccess: { tenant: values.project } }),
+      command: (row, values) => command("openstack flavor set --project", values.project || "PROJECT", row.id),
+    },
+    {
       name: "delete",
       label: t("Delete"),
       rule: "os_compute_api:os-flavor-manage:delete",
@@ -1158,6 +1188,39 @@ export const flavors = (): Kind<Flavor> => ({
     },
   ],
 });
+
+function Specs({ flavor, reload }: { flavor: Flavor; reload: () => void }): VNode {
+  const remove: Action<Pair> = {
+    name: "remove",
+    label: t("Remove"),
+    rule: "os_compute_api:os-flavor-extra-specs:delete",
+    danger: true,
+    run: ({ key }) => call("compute", "DELETE", `/flavors/${flavor.id}/os-extra_specs/${encodeURIComponent(key)}`),
+    command: ({ key }) => command("openstack flavor unset", ["--property", key], flavor.id),
+  };
+  const pairs = pairsOf(flavor.extra_specs);
+  return <Pairs label={t("Extra specs")} pairs={pairs} remove={remove} done={reload} />;
+}
+
+function Access({ flavor }: { flavor: Flavor }): VNode {
+  const { data, error, reload } = useData(
+    () => naming(list("compute", `/flavors/${flavor.id}/os-flavor-access`, "flavor_access"), "projects"),
+    ["access", flavor.id],
+    10,
+    ["compute"],
+  );
+  const remove: Action<{ id: string }> = {
+    name: "remove",
+    label: t("Remove"),
+    rule: "os_compute_api:os-flavor-access:remove_tenant_access",
+    danger: true,
+    run: ({ id: tenant }) =>
+      call("compute", "POST", `/flavors/${flavor.id}/action`, { removeTenantAccess: { tenant } }),
+    command: ({ id: tenant }) => command("openstack flavor unset --project", tenant, flavor.id),
+  };
+  if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
+  return <ProjectList rows={data.map((row) => ({ id: row.tenant_id }))} remove={remove} done={reload} />;
+}
 
 export const nothing = (
   <Empty>

@@ -18,3 +18,23 @@ export function open(target: HTMLElement, url: string, ready: () => void, ended:
     paste: (text) => screen.clipboardPasteFrom(text),
   };
 }
+
+/** Milliseconds that the first picture has after the connection. */
+const FIRST = 1000;
+
+/** A picture of the screen, as the URL of an image. The guest gets no key of it, and other viewers stay. */
+export function picture(target: HTMLElement, url: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const screen = new RFB(target, url);
+    screen.viewOnly = true;
+    screen.addEventListener("connect", () =>
+      setTimeout(() => {
+        resolve(screen.toDataURL("image/png"));
+        screen.disconnect();
+      }, FIRST),
+    );
+    screen.addEventListener("disconnect", () =>
+      reject(new Error("The console proxy refuses this page, or does not answer. Its log has the reason.")),
+    );
+  });
+}

@@ -13,7 +13,7 @@ import type {
   Measures,
   SecurityGroupOfServer,
 } from "./compute.types";
-import { ConsoleView, consoleUrl, isReached, type Kind } from "./consoles";
+import { ConsoleView, consoleUrl, isReached, type Kind, Thumbnail } from "./consoles";
 import { createAgain, createOf } from "./draft";
 import { Graphs, rateWords } from "./graphs";
 import { withNames } from "./hints";
@@ -303,12 +303,14 @@ function Access({ server }: { server: Instance }): VNode | null {
         <Copied key={addr} label={type === "floating" ? t("Floating address") : t("Address")} text={addr} />
       ))}
       {server.key_name && runs && found.length > 0 && <LogIn server={server} />}
+      {runs && <Copied label={t("Console")} text={`openstack console url show ${server.id}`} />}
       {runs && (
         <a class="button" href={link("servers", server.id, "console")}>
           <Icon name="terminal" />
           {t("Console")}
         </a>
       )}
+      {runs && may("os_compute_api:os-remote-consoles") && <Thumbnail server={server} />}
     </section>
   );
 }

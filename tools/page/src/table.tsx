@@ -45,6 +45,7 @@ interface TableProps<T> {
   scope?: string; // tells the tables of one view apart in the address
   icon?: string; // of the things, for a table without any
   chooser?: string; // the name by which the browser keeps the chosen columns
+  saved?: boolean; // a short list is offered as a file, too
 }
 
 /** A test whether a text in lower case has all words of a search. */
@@ -202,6 +203,7 @@ export function Table<T>({
   scope = "",
   icon,
   chooser = "",
+  saved = false,
 }: TableProps<T>): VNode {
   const [query, setQuery] = useParameters(["q", "sort", ...filters.map((filter) => filter.name)], scope);
   const [search = "", sort = "", ...only] = query;
@@ -276,7 +278,7 @@ export function Table<T>({
   const width = shownColumns.length + Number(offered.length > 0) + Number(hasActions);
   return (
     <div class="table">
-      {(isLong || (rows.length > 0 && (hasFilter || offered.length > 0))) && (
+      {(isLong || (rows.length > 0 && (saved || hasFilter || offered.length > 0))) && (
         <div class="tools">
           {isLong && (
             <input

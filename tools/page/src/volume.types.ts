@@ -20,7 +20,27 @@ export interface Snapshot {
   created_at: string;
 }
 
+export interface VolumeType {
+  id: string;
+  name: string;
+  description: string | null;
+  is_public: boolean;
+  extra_specs?: Record<string, string>;
+}
+
+/** An offer of a volume. Its key is in the reply to its creation alone. */
+export interface Transfer {
+  id: string;
+  volume_id: string;
+  auth_key?: string;
+}
+
 export interface VolumeReply {
+  volume_types: VolumeType[];
+  volume_type: VolumeType;
+  volume_type_access: { project_id: string }[];
+  transfers: Transfer[];
+  transfer: Transfer;
   volumes: Volume[];
   volume: Volume;
   snapshots: Snapshot[];

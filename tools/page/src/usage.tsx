@@ -1,0 +1,182 @@
+// Usage of projects in a period: hours of servers, CPUs, memory and disk, also as CSV.
+import type { VNode } from "preact";
+import { call } from "./api";
+import { called, naming } from "./called";
+import type { ProjectUsage, ServerUsage } from "./compute.types";
+import { t } from "./messages";
+import { link, may, shared, useData, useParameter } from "./state";
+import { type Column, Table } from "./table";
+import { Failure, Head, Waiting } from "./ui";
+
+const ALL = "os_compute_api:os-simple-tenant-usage:list";
+const DAY = 86400000;
+
+/** Begin and end of a period, in the form of the API: UTC. */
+export function periodOf(name: string, now: Date): [string, string] {
+  const first = (months: number): Date => new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + months, 1));
+  const ends: Record<string, [Date, Date]> = {
+    "": [first(0), now],
+    last: [first(-1), first(0)],
+    week: [new Date(now.getTime() - 7 * DAY), now],
+    days: [new Date(now.getTime() - 30 * DAY), now],
+  };
+  const [begin, end] = ends[name] ?? ends[""]!;
+  return [begin.toISOString().slice(0, 19), end.toISOString().slice(0, 19)];
+}
+
+const PERIODS = (): [string, string][] => [
+  ["", t("This month")],
+  ["last", t("Last month")],
+  ["week", t("Last 7 days")],
+  ["days", t("Last 30 days")],
+];
+
+const next = (links: { rel: string; href: string }[] | undefined): string => {
+  const found = links?.find((item) => item.rel === "next");
+  return found ? (new URL(found.href).searchParams.get("marker") ?? "") : "";
+};
+
+/** Usage of the caller's project, with its servers. A page of the API has a part of them. */
+async function ownUsage(start: string, end: string): Promise<ServerUsage[]> {
+  const rows: ServerUsage[] = [];
+  for (let marker = ""; ; ) {
+    const query = `start=${start}&end=${end}&limit=1000${marker && `&marker=${marker}`}`;
+    const found = await call(
+      "compute",
+      "GET",
+      `/os-simple-tenant-usage/${shared.session!.project!.id}?${query}` as `/os-simple-tenant-usage/${string}`,
+    );
+    rows.push(...(found.tenant_usage.server_usages ?? []));
+    marker = next(found.tenant_usage_links);
+    if (!marker) return rows;
+  }
+}
+
+/** Usage of all projects. The next page may go on with the same one. */
+async function allUsage(start: string, end: string): Promise<ProjectUsage[]> {
+  const rows = new Map<string, ProjectUsage>();
+  for (let marker = ""; ; ) {
+    const query = `start=${start}&end=${end}&limit=1000${marker && `&marker=${marker}`}`;
+    const found = await call("compute", "GET", `/os-simple-tenant-usage?${query}`);
+    for (const row of found.tenant_usages) {
+      const old = rows.get(row.tenant_id);
+      rows.set(row.tenant_id, old ? added(old, row) : row);
+    }
+    marker = next(found.tenant_usages_links);
+    if (!marker) return [...rows.values()];
+  }
+}
+
+export const added = (one: ProjectUsage, other: ProjectUsage): ProjectUsage => ({
+  ...one,
+  total_hours: one.total_hours + other.total_hours,
+  total_vcpus_usage: one.total_vcpus_usage + other.total_vcpus_usage,
+  total_memory_mb_usage: one.total_memory_mb_usage + other.total_memory_mb_usage,
+  total_local_gb_usage: one.total_local_gb_usage + other.total_local_gb_usage,
+});
+
+const rounded = (value: number): number => Math.round(value * 100) / 100;
+const numbers = <T,>(...columns: [string, string, (row: T) => number][]): Column<T>[] =>
+  columns.map(([name, title, of]) => ({ name, title, number: true, text: (row) => rounded(of(row)) }));
+
+export function Usage(): VNode {
+  const [period, setPeriod] = useParameter("period");
+  const [start, end] = periodOf(period, new Date());
+  const isAll = may(ALL);
+  const { data, error, reload } = useData(
+    async () => {
+      const [own, every] = await Promise.all([
+        ownUsage(start, end),
+        isAll ? naming(allUsage(start, end), "projects") : null,
+      ]);
+      return { own, every };
+    },
+    ["usage", period],
+    60,
+  );
+  return (
+    <>
+      <Head title={t("Usage")} note={`${start.replace("T", " ")} – ${end.replace("T", " ")} UTC`}>
+        <select aria-label={t("Period")} value={period} onChange={(event) => setPeriod(event.currentTarget.value)}>
+          {PERIODS().map(([value, label]) => (
+            <option key={value} value={value}>
+              {label}
+            </option>
+          ))}
+        </select>
+      </Head>
+      <Failure error={error} retry={reload} />
+      {!data && !error && <Waiting />}
+      {data?.every && <AllProjects rows={data.every} />}
+      {data && <OwnServers rows={data.own} />}
+    </>
+  );
+}
+
+function AllProjects({ rows }: { rows: ProjectUsage[] }): VNode {
+  return (
+    <>
+      <h2>{t("All projects")}</h2>
+      <Table
+        scope="project-"
+        label={t("All projects")}
+        rows={rows}
+        idOf={(row) => row.tenant_id}
+        nameOf={(row) => called(row.tenant_id)}
+        chooser="usage-of-projects"
+        saved
+        empty={<p>{t("Nothing was used.")}</p>}
+        columns={[
+          {
+            name: "project",
+            title: t("Project"),
+            narrow: true,
+            text: (row) => called(row.tenant_id),
+            cell: (row) => <a href={link("projects", row.tenant_id)}>{called(row.tenant_id)}</a>,
+          },
+          { name: "id", title: "ID", text: (row) => row.tenant_id, cell: (row) => <code>{row.tenant_id}</code> },
+          ...numbers<ProjectUsage>(
+            ["hours", t("Server hours"), (row) => row.total_hours],
+            ["cpus", t("CPU hours"), (row) => row.total_vcpus_usage],
+            ["memory", t("Memory, GB hours"), (row) => row.total_memory_mb_usage / 1024],
+            ["disk", t("Disk, GB hours"), (row) => row.total_local_gb_usage],
+          ),
+        ]}
+      />
+    </>
+  );
+}
+
+function OwnServers({ rows }: { rows: ServerUsage[] }): VNode {
+  return (
+    <>
+      <h2>{t("Servers of this project")}</h2>
+      <Table
+        label={t("Servers of this project")}
+        rows={rows}
+        idOf={(row) => row.instance_id}
+        nameOf={(row) => row.name}
+        chooser="usage"
+        saved
+        empty={<p>{t("Nothing was used.")}</p>}
+        columns={[
+          {
+            name: "name",
+            title: t("Server"),
+            narrow: true,
+            text: (row) => row.name,
+            cell: (row) => (row.ended_at ? row.name : <a href={link("servers", row.instance_id)}>{row.name}</a>),
+          },
+          { name: "id", title: "ID", text: (row) => row.instance_id, cell: (row) => <code>{row.instance_id}</code> },
+          { name: "flavor", title: t("Flavor"), text: (row) => row.flavor },
+          ...numbers<ServerUsage>(
+            ["hours", t("Hours"), (row) => row.hours],
+            ["cpus", t("CPU hours"), (row) => row.hours * row.vcpus],
+            ["memory", t("Memory, GB hours"), (row) => (row.hours * row.memory_mb) / 1024],
+            ["disk", t("Disk, GB hours"), (row) => row.hours * row.local_gb],
+          ),
+        ]}
+      />
+    </>
+  );
+}

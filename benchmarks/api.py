@@ -56,11 +56,11 @@ Row = dict[str, Any]
 class Client:
     """Client with one open connection per thread."""
 
-    def __init__(self, url: str, token: str, image: str, flavor: str) -> None:
+    def __init__(self, url: str, token: str, image: str, flavor: str, networks: str = "auto") -> None:
         parts = urlsplit(url)
         self.host, self.port, self.base = parts.hostname or "", parts.port or 80, parts.path.rstrip("/")
         self.headers = {"X-Auth-Token": token, "Content-Type": "application/json"}
-        self.server = {"imageRef": image, "flavorRef": flavor, "networks": "auto"}
+        self.server = {"imageRef": image, "flavorRef": flavor, "networks": networks}
         self.local = threading.local()
 
     def request(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
@@ -352,7 +352,7 @@ def endpoint(options: argparse.Namespace) -> Iterator[tuple[Client, Costs]]:
     pids = {name: int(pid) for name, _, pid in (item.partition("=") for item in options.pid)}
     if options.url:
         counters = Counters(options.messages, options.database)
-        yield Client(options.url, options.token, options.image, options.flavor), Costs(pids, counters)
+        yield Client(options.url, options.token, options.image, options.flavor, options.networks), Costs(pids, counters)
         return
     from nova_lite.base import concurrency
 
@@ -381,6 +381,7 @@ def main() -> int:
     parser.add_argument("--token", default="admin:demo")
     parser.add_argument("--image")
     parser.add_argument("--flavor")
+    parser.add_argument("--networks", choices=("auto", "none"), default="auto", help="with --url: of the servers")
     parser.add_argument("--pid", action="append", default=[], help="NAME=PID of a process whose costs count, too")
     parser.add_argument("--messages", action="store_true", help="with --url: its broker is this machine's")
     parser.add_argument(

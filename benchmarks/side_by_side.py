@@ -1,10 +1,11 @@
-"""The table of `docs/explanation/performance.md`: two versions of this tree, interleaved, and LXD beside them.
+"""The table of `docs/explanation/performance.md`: two versions of this tree, interleaved, beside Nova and LXD.
 
 ::
 
     benchmarks/side_by_side.py --old COMMIT --database URL --markdown table.md
     benchmarks/side_by_side.py --old COMMIT --conductor-socket --rounds 1
     benchmarks/side_by_side.py --lxd /var/lib/lxd/unix.socket --rounds 1
+    benchmarks/side_by_side.py --nova "--url http://127.0.0.1:8774/v2.1 --image ID --flavor ID --networks none"
 
 Each round runs `benchmarks/api.py` of the old commit, then that of this tree, each on a private cloud with 2 API
 processes and 4 fake hosts. A round takes about four minutes on a quiet machine with two cores, so the default of three
@@ -13,7 +14,8 @@ CPU times mean something.
 
 ``--database``: an empty database of MariaDB or PostgreSQL. It is emptied before each run, so its name has to end in
 ``_bench``. ``--conductor-socket``: one more column, of this tree with ``[rpc] conductor_socket``. ``--lxd``: the socket
-of a running LXD. Its creates start nothing: instances without an image.
+of a running LXD. Its creates start nothing: instances without an image. ``--nova``: arguments of `benchmarks/api.py`
+for a running Nova.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ import http.client
 import json
 import os
 import platform
+import re
+import shlex
 import socket
 import statistics
 import subprocess
@@ -67,15 +71,20 @@ CPU_LINES = (
 
 
 def run(tree: Path, options: argparse.Namespace, *more: str) -> Rows:
-    """Run the benchmark of a tree with ``more`` arguments, and return its results."""
+    """Run the benchmark of a tree on a private cloud with ``more`` arguments, and return its results."""
+    arguments = ["--workers", "2", "--computes", "4", *more]
     if options.database:
         empty(options.database)
+        arguments += ["--database", options.database]
+    return run_api(tree, options, arguments)
+
+
+def run_api(tree: Path, options: argparse.Namespace, arguments: list[str]) -> Rows:
+    """Run `benchmarks/api.py` of a tree, and return its results."""
     with tempfile.TemporaryDirectory(prefix="nova-lite-side-") as directory:
         result = Path(directory) / "result.json"
-        command = [sys.executable, str(tree / "benchmarks/api.py"), "--workers", "2", "--computes", "4"]
+        command = [sys.executable, str(tree / "benchmarks/api.py"), *arguments]
         command += ["--seconds", str(options.seconds), "--json", str(result)]
-        command += ["--database", options.database] if options.database else []
-        command += more
         subprocess.run(command, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
         rows: Rows = json.loads(result.read_text())
         return rows
@@ -110,10 +119,12 @@ class Lxd:
             connection.close()
 
     def wait(self, reply: tuple[int, Any]) -> None:
-        """Wait for the operation that a request has started."""
+        """Wait for the operation that a request has started. LXD forgets an operation 5 seconds after its end."""
         status, content = reply
         if status == 202:
             status, content = self.request("GET", f"{content['operation']}/wait?timeout=60")
+            if status == 404:
+                return
             content = content.get("metadata", {})
         if status >= 400 or content.get("status_code", 200) >= 400:
             sys.exit(f"LXD: {status} {content}")
@@ -182,11 +193,11 @@ def cpu(value: Any) -> float:
 
 
 def command_of(arguments: list[str], database: str | None) -> str:
-    """Return the command that makes the table again, without the database's password."""
-    command = " ".join(["benchmarks/side_by_side.py", *arguments])
+    """Return the command that makes the table again, without the database's password and Nova's token."""
+    command = shlex.join(["benchmarks/side_by_side.py", *arguments])
     if database:
         command = command.replace(database, sa.make_url(database).render_as_string(hide_password=True))
-    return command
+    return re.sub(r"--token[= ]+[^\s']+", "--token ***", command)
 
 
 def table(results: dict[str, list[Rows]], command: str) -> str:
@@ -221,6 +232,7 @@ def main() -> int:
         "--conductor-socket", action="store_true", help="run this tree also with [rpc] conductor_socket"
     )
     parser.add_argument("--lxd", help="socket of LXD; default: without LXD")
+    parser.add_argument("--nova", type=shlex.split, help="arguments of api.py for Nova; default: without Nova")
     parser.add_argument("--markdown", help="write the table to this file")
     options = parser.parse_args()
     results: dict[str, list[Rows]] = {}
@@ -237,6 +249,8 @@ def main() -> int:
                     results.setdefault(name, []).append(run(tree, options))
                 if options.conductor_socket:
                     results.setdefault("new, socket", []).append(run(TOP, options, "--conductor-socket"))
+                if options.nova:
+                    results.setdefault("Nova", []).append(run_api(TOP, options, options.nova))
                 if options.lxd:
                     results.setdefault("LXD", []).append(measure_lxd(options.lxd, options.seconds))
         finally:

@@ -1,9 +1,11 @@
 """Entry points: one module per daemon and command line tool. Each chooses the concurrency mode first.
 
 - `api`: ``nova-lite-api``: serves the REST APIs of ``[api] enabled_apis``
+- `apply`: ``nova-lite apply``: brings a project of a cloud to what a file describes
 - `compute`: ``nova-lite-compute``: runs the instances of one host
 - `conductor`: ``nova-lite-conductor``: the only daemon that opens the database
 - `dev`: ``nova-lite dev``: a throw-away cloud in one process
+- `entry`: ``nova-lite``: its commands
 - `fetch_disks`: rsync's remote shell for moves over TLS
 - `manage`: ``nova-lite-manage``: tasks of operators besides the API
 - `novncproxy`: ``nova-lite-novncproxy``: the pages of noVNC, and the screens of guests, over WebSockets

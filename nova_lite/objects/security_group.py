@@ -110,6 +110,7 @@ class NetworkMembers(msgspec.Struct, kw_only=True, omit_defaults=True):
 class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Security group. An interface accepts traffic that a rule of any of its groups matches, and replies to it.
 
+    ``stateful`` False: replies need rules of their own. The groups of one interface are alike in this.
     ``members_by_network``: addresses of its interfaces by network, only in messages to hosts, and only networks that
     the host's guests reach. ``members``: the same addresses for hosts of older versions; then ``members_by_network`` is
     None. ``tags`` and ``shared``: for the network API only.
@@ -119,6 +120,7 @@ class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str
     description: str | None = None
     project_id: str = ""
+    stateful: bool = True
     rules: list[SecurityGroupRule] = msgspec.field(default_factory=list)
     members: list[str] = msgspec.field(default_factory=list)
     members_by_network: dict[str, NetworkMembers] | None = None

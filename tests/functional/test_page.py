@@ -731,6 +731,20 @@ def test_changes_arrive_by_the_stream_and_by_polling_without_it(cloud: dict[str,
     page.complaints()
 
 
+def test_change_of_a_network_arrives_by_the_stream(cloud: dict[str, Any], page: Page) -> None:
+    """The test ends before an idle view would ask."""
+    page.log_in("demo", PASSWORD)
+    page.open("networks")
+    page.browser.wait(LIVE.format("true"))
+    page.settle()
+    with client(cloud) as sdk:
+        made = sdk.network.create_network(name="announced")
+        page.sees("announced", 20)
+        sdk.network.delete_network(made)
+        page.browser.wait("!document.querySelector('main').innerText.includes('announced')", seconds=20)
+    assert page.complaints() == []
+
+
 def test_fast_changes_of_a_form_are_all_kept(page: Page) -> None:
     """Two changes come before the page draws again."""
     page.log_in("demo", PASSWORD)

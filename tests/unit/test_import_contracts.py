@@ -15,7 +15,7 @@ ROOT = Path(nova_lite.__file__).parent
 TOP = ROOT.parent
 
 #: Programs that may reach SQL: the conductor, and what an operator runs on its machine.
-MAY_REACH_SQL = {"conductor", "manage", "setup", "status", "dev"}
+MAY_REACH_SQL = {"conductor", "manage", "setup", "status", "entry"}
 
 
 def contract(name: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def test_contract_about_sql_names_every_program_that_must_not_reach_it() -> None
 
 def test_contract_about_the_cloud_in_one_process_names_every_daemon() -> None:
     sources = set(contract("No daemon knows the cloud in one process")["source_modules"])
-    daemons = programs() - {"dev", "setup", "status"}
+    daemons = programs() - {"entry", "setup", "status"}
     assert {f"nova_lite.cmd.{name}" for name in daemons} - sources == set()
 
 

@@ -57,6 +57,7 @@ _KNOWN = {
     "security-groups-normalized-cidr": ("Normalized CIDR field for security group rules", "Prefixes without host bits"),
     "security-groups-shared-filtering": ("Security group filtering on the shared field", "As it says"),
     "service-type": ("Neutron Service Type Management", "The hosts of the guests provide routers"),
+    "stateful-security-group": ("Stateful security group", "Groups with and without connection tracking"),
     "sorting": ("Sorting support", "Lists are sorted by any attribute"),
     "standard-attr-description": ("standard-attr-description", "Resources have a description"),
     "rbac-address-group": ("Add address_group type to RBAC", "Projects share address groups"),

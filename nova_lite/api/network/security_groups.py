@@ -63,7 +63,6 @@ def _remote(value: Any, name: str) -> str:
 
 
 GroupName: TypeAlias = Annotated[str, fields.checked(_name, null=True, maxLength=255)]
-OnlyStateful: TypeAlias = Annotated[Any, fields.only(True, why="Security groups of this cloud are always stateful.")]
 Direction: TypeAlias = Annotated[str, fields.checked(_direction, required=True)]
 EtherType: TypeAlias = Annotated[str, fields.checked(_ethertype)]
 Protocol: TypeAlias = Annotated[str | None, fields.checked(_protocol)]
@@ -75,13 +74,13 @@ class NewGroup(fields.Owned, kw_only=True):
     name: GroupName
     description: fields.Text = ""
     tags: fields.Tags = []
-    stateful: OnlyStateful = SAME
+    stateful: fields.Flag = True
 
 
 class ChangedGroup(Body):
     name: GroupName = ""
     description: fields.Text = ""
-    stateful: OnlyStateful = SAME
+    stateful: fields.Flag = SAME
     project_id: fields.Ignored = SAME
     tenant_id: fields.Ignored = SAME
 
@@ -126,21 +125,21 @@ class SecurityGroups(NetworkResource):
         if any(requests.project_of(req, body) != (req.context.project_id or "") for body in bodies):
             raise exceptions.ValidationError(detail="Only the group's own project can create it.")
         wanted = [
-            SecurityGroup(id="", name=body.name, description=body.description, tags=body.tags or None)
+            SecurityGroup(**{**requests.common(SecurityGroup, body), "id": "", "tags": body.tags or None})
             for body in bodies
         ]
         return self.created(req, (wanted, is_bulk), self._create, views.security_group)
 
     def _create(self, context: RequestContext, group: SecurityGroup) -> SecurityGroup:
         if group.tags is None:
-            return self.conductor.security_group_create(context, group.name, group.description)
+            return self.conductor.security_group_create(context, group.name, group.description, group.stateful)
         wanted = NetworkResources(security_groups=[group])
         return self.conductor.network_resources_create(context, wanted).security_groups[0]
 
     @route("PUT", _GROUP, policies.GROUP_UPDATE, body=ChangedGroup, key=_KEY, response=_KEY)
     def update(self, req: ServiceRequest, id: str) -> views.View:
         changes = requests.changes(req, ChangedGroup)
-        values = (changes.get(name) for name in ("name", "description"))
+        values = (changes.get(name) for name in ("name", "description", "stateful"))
         group = _group(self.conductor, req, id)
         return views.security_group(self.conductor.security_group_update(req.context, group.id, *values))
 

@@ -273,7 +273,7 @@ def security_group(shown: SecurityGroup) -> View:
         "name": shown.name,
         "description": shown.description or "",
         **_project(shown.project_id),
-        "stateful": True,
+        "stateful": shown.stateful,
         "shared": shown.shared,
         "security_group_rules": [rule(one, shown.project_id) for one in shown.rules],
         **_standard(shown),

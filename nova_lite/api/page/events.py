@@ -1,8 +1,8 @@
 """``/events``: a stream of server-sent events with the ids of changed servers (docs/adr/0038).
 
-An event names servers, and nothing about them: the page reads them from the API, with its own token. One thread of the
-process asks the conductor what has changed, for all streams, and only while there are any. A stream occupies a
-connection and no thread.
+An event names servers, or APIs by which requests have changed something, and nothing else: the page reads what it shows
+from the API, with its own token. One thread of the process asks the conductor what has changed, for all streams, and
+only while there are any. A stream occupies a connection and no thread.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from typing import Any, NamedTuple
 
 import webob
 
+from nova_lite.api.audit.wrapper import AUTHENTICATE, REVOKE
 from nova_lite.api.http import transfers, wsgi
 from nova_lite.api.identity import authority
 from nova_lite.base import concurrency, exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import ApiTiming
-from nova_lite.objects import Instance, InstanceFilters
+from nova_lite.objects import AuditEvent, AuditQuery, Instance, InstanceFilters
+from nova_lite.objects.audit import SUCCESS
 
 LOG = logging.getLogger(__name__)
 
@@ -37,6 +39,9 @@ MAX_OF_USER = 8
 MAX_CHANGES = 200
 #: Seconds for which a transaction may have run when its change appears, with the time at which it began.
 OVERLAP = 5.0
+#: Changes by requests that one look returns, and seconds until one of them is in the audit log.
+MAX_REQUESTS = 100
+LATE = datetime.timedelta(seconds=15)
 #: Largest difference between the clocks of API daemon and database.
 _CLOCKS = datetime.timedelta(seconds=60)
 _TICK = datetime.timedelta(microseconds=1)
@@ -66,11 +71,12 @@ class _Later(transfers.Later):
 class Stream:
     """Body of a response: events that wait for a client. A slow client gets them together, so they stay few."""
 
-    def __init__(self, caller: Caller, closed: Callable[[Stream], None]) -> None:
+    def __init__(self, caller: Caller, closed: Callable[[Stream], None], names: frozenset[str] = frozenset()) -> None:
+        """Begin with an event that has ``names``: the further kinds of events of this stream."""
         self.caller = caller
         self._closed = closed
         self._lock: Any = concurrency.native("threading").Lock()
-        self._waiting: dict[str, frozenset[str]] = {"begin": _MANY}
+        self._waiting: dict[str, frozenset[str]] = {"begin": names}
         self._is_alive = False
         self._is_over = False
         self._notify: Callable[[], None] | None = None
@@ -130,10 +136,29 @@ class Stream:
             notify()
 
 
+class Requests:
+    """Successful changes by requests to any API. ``read``: the events of the audit log since a time, newest first."""
+
+    def __init__(self, read: Callable[[datetime.datetime], list[AuditEvent]]) -> None:
+        self._read = read
+        self._known: set[str] | None = None
+
+    def look(self) -> list[AuditEvent]:
+        """Return the changes since the last look. API processes store them a little later."""
+        found = self._read(datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - LATE)
+        known, self._known = self._known, {event.uuid for event in found}
+        return [] if known is None else [event for event in found if event.uuid not in known]
+
+    def forget(self) -> None:
+        """Start again after a time without looks."""
+        self._known = None
+
+
 class Feed:
     """Streams of a process, and the thread that serves them.
 
     ``read``: returns the servers that have changed since a time, newest change first, at most `MAX_CHANGES`.
+    ``requests``: changes of all kinds of things; None: there is no audit log.
     """
 
     def __init__(
@@ -143,7 +168,9 @@ class Feed:
         interval: float,
         timing: ApiTiming,
         now: Callable[[], float] = time.monotonic,
+        requests: Requests | None = None,
     ) -> None:
+        self._requests = requests
         self._read = read
         self._limit = limit
         self._interval = interval
@@ -164,7 +191,7 @@ class Feed:
 
     def open(self, caller: Caller) -> Stream:
         """Return a new stream. Raises `TooManyRequests`."""
-        stream = Stream(caller, self._forget)
+        stream = Stream(caller, self._forget, frozenset() if self._requests is None else frozenset({"requests"}))
         with self._lock:
             if len(self._streams) >= self._limit:
                 raise exceptions.TooManyRequests(f"This API daemon has {self._limit} streams already.")
@@ -184,6 +211,8 @@ class Feed:
     def _run(self) -> None:
         """Serve the streams until there is none."""
         self._since = None
+        if self._requests is not None:
+            self._requests.forget()
         while True:
             with self._lock:
                 if not self._streams:
@@ -198,8 +227,10 @@ class Feed:
     def turn(self) -> None:
         """Look for changes once, and for streams that have to end."""
         now = self._now()
+        requests: list[AuditEvent] = []
         try:
             found = self._look(now)
+            requests = self._requests.look() if self._requests is not None else []
             if self._is_away:
                 LOG.info("Streams of the page continue")
             self._is_away = False
@@ -217,6 +248,7 @@ class Feed:
                 stream.end()
                 continue
             _publish(stream, found)
+            _publish_requests(stream, requests)
             if is_alive:
                 stream.keep_alive()
 
@@ -257,6 +289,15 @@ def _publish(stream: Stream, found: list[Instance] | None) -> None:
         stream.add("others", others)
 
 
+def _publish_requests(stream: Stream, events: list[AuditEvent]) -> None:
+    """Report by which APIs the client's project has changed something, or any project if it may list all."""
+    caller = stream.caller
+    changes = [event for event in events if event.action not in (AUTHENTICATE, REVOKE)]
+    names = frozenset(event.service for event in changes if caller.sees_all or event.project_id == caller.project_id)
+    if names:
+        stream.add("requests", names)
+
+
 def _changed_at(row: Instance) -> datetime.datetime:
     found = row.updated_at or row.created_at
     assert found is not None
@@ -270,7 +311,12 @@ class EventsApp:
         self._services = services
         conf = services.conf
         timing = services.compute.timing
-        self.feed = Feed(self._read, conf.api.page_streams, timing.stream_interval, timing)
+        requests = Requests(self._read_requests) if conf.audit.enabled else None
+        self.feed = Feed(self._read, conf.api.page_streams, timing.stream_interval, timing, requests=requests)
+
+    def _read_requests(self, since: datetime.datetime) -> list[AuditEvent]:
+        query = AuditQuery(limit=MAX_REQUESTS, filters={"outcome": SUCCESS}, since=since)
+        return self._services.conductor.audit_list(get_admin_context(), query)
 
     def _read(self, since: datetime.datetime) -> list[Instance]:
         filters = InstanceFilters(changes_since=since, with_user_data=False)

@@ -56,7 +56,7 @@ class SecurityGroupInUse(Invalid):
 
 
 class SecurityGroupFixed(Invalid):
-    msg_fmt = "The default security group can be neither renamed nor deleted."
+    msg_fmt = "The default security group can be neither renamed nor deleted, and stays stateful."
 
 
 class SecurityGroupRuleExists(Invalid):
@@ -260,6 +260,10 @@ class MacAddressInUse(Conflict):
 
 class FloatingIpPortTaken(Conflict):
     msg_fmt = "Cannot associate floating IP %(address)s with port %(port_id)s: %(other)s leads there already."
+
+
+class SecurityGroupConflict(Conflict):
+    msg_fmt = "Security groups of one port are all stateful or all stateless, and %(names)s are of both kinds."
 
 
 class SecurityGroupAmbiguous(Conflict):

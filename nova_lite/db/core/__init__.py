@@ -13,7 +13,8 @@
 - `releases`: quota, ports and places that are released together
 - `quota_counts`: usage, counted from the rows
 - `paging`: pages of lists
-- `plans`: prepared queries
+- `plans`: prepared statements
+- `sessions`: sessions that write a server and its action by plans
 - `rows`: conversion between rows and objects
 - `statements`: statements that differ between databases
 - `if_match`: changes on the condition of a revision

@@ -132,7 +132,7 @@ _OPEN_OR_OF = (
 def open_or_of(uow: UnitOfWork, instance_uuid: str, request_id: str, kind: str) -> list[InstanceAction]:
     """Return the open actions of an instance, and the action of this kind that the request already made."""
     values = {"instance_uuid": instance_uuid, "request_id": request_id, "kind": kind}
-    return list(uow.session.scalars(_OPEN_OR_OF, values))
+    return [action for (action,) in uow.found(_OPEN_OR_OF, values)]
 
 
 def open_or_of_any(
@@ -190,10 +190,28 @@ def find_by_request(uow: UnitOfWork, request_id: str, kind: str, instance_uuid: 
 
 def lease(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Iterable[str], step: str) -> None:
     """Lease the actions of these instances that are at ``step`` and have no owner."""
+    values = {"instance_uuids": instance_uuids, "at_step": step, "owner": owner}
+    uow.change(_leasing(conf.conductor.lease_seconds), values)
+
+
+@functools.cache
+def _leasing(seconds: float) -> sa.Update:
     free = sa.or_(InstanceAction.lease_owner.is_(None), InstanceAction.lease_expires_at <= utcnow())
-    until = later(conf.conductor.lease_seconds)
-    taken = sa.update(InstanceAction).where(*_at_step(instance_uuids, step), free)
-    uow.change(taken.values(lease_owner=owner, lease_expires_at=until, updated_at=utcnow()))
+    taken = sa.update(InstanceAction).where(*_AT_STEP, free)
+    return taken.values(lease_owner=sa.bindparam("owner"), lease_expires_at=later(seconds), updated_at=utcnow())
+
+
+_AT_STEP = (
+    _OPEN,
+    InstanceAction.instance_uuid.in_(sa.bindparam("instance_uuids", expanding=True)),
+    InstanceAction.step == sa.bindparam("at_step"),
+)
+_LEASED = (
+    sa.select(InstanceAction, Instance)
+    .join(Instance, Instance.uuid == InstanceAction.instance_uuid)
+    .where(*_AT_STEP, InstanceAction.lease_owner == sa.bindparam("owner"))
+    .order_by(Instance.id)
+)
 
 
 def leased(
@@ -202,13 +220,7 @@ def leased(
     """Return the actions of these instances that are at ``step`` and leased to ``owner``, in the order of their
     creation.
     """
-    query = sa.select(InstanceAction, Instance).join(Instance, Instance.uuid == InstanceAction.instance_uuid)
-    query = query.where(*_at_step(instance_uuids, step), InstanceAction.lease_owner == owner)
-    return uow.timed_rows(query.order_by(Instance.id))
-
-
-def _at_step(instance_uuids: Iterable[str], step: str) -> tuple[sa.ColumnElement[bool], ...]:
-    return (_OPEN, InstanceAction.instance_uuid.in_(list(instance_uuids)), InstanceAction.step == step)
+    return uow.timed_rows(_LEASED, {"instance_uuids": instance_uuids, "at_step": step, "owner": owner})
 
 
 def due(uow: UnitOfWork, limit: int) -> list[int]:

@@ -11,7 +11,6 @@ import datetime
 import functools
 import json
 import logging
-import operator
 import random
 import threading
 import time
@@ -28,7 +27,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from nova_lite.base import exceptions, faults, metrics, tracing
 from nova_lite.base.batching import send_isolated
 from nova_lite.base.timing import TIMING, DatabaseTiming
-from nova_lite.db.core import autocommit, drivers, plans, time_limit, tls_files
+from nova_lite.db.core import autocommit, drivers, plans, sessions, time_limit, tls_files
 from nova_lite.db.core.action_changes import ActionChange, Change
 from nova_lite.db.core.errors import is_away
 
@@ -140,6 +139,7 @@ class UnitOfWork:
         """Wrap a session, or a connection that gets a session only on demand."""
         self._session = session if isinstance(session, orm.Session) else None
         self._connection = session if isinstance(session, sa.Connection) else None
+        self._owns_session = self._session is None
         self.conf = conf
         self.may_be_done = may_be_done
         self._subscribed = subscribed
@@ -156,21 +156,35 @@ class UnitOfWork:
 
     def close(self) -> None:
         """Close the session that was made for a connection."""
-        if self._session is not None and self._connection is not None:
+        if self._session is not None and self._owns_session:
             self._session.close()
+
+    @property
+    def connection(self) -> sa.Connection:
+        """The transaction's connection. A session's way to it takes as long as some statements."""
+        if self._connection is None:
+            self._connection = self.session.connection()
+        return self._connection
 
     def rows(self, query: Any, values: dict[str, Any] | None = None) -> Any:
         """Run a query for columns on the connection, after flushing pending changes. This skips the session's identity
         map, which takes as long as the query. ``values``: parameters of a prepared query, which gets a plan.
         """
-        if self._connection is not None and self._session is None:
-            connection = self._connection
-        else:
-            self.session.flush()
-            connection = self.session.connection()
+        if self._session is not None:
+            self._session.flush()
         if values is not None:
-            return plans.plan(query, connection.dialect).run(connection, values)
-        return connection.execute(query, execution_options=_BY_NAME)
+            return self.run(query, values)
+        return self.connection.execute(query, execution_options=_BY_NAME)
+
+    def run(self, statement: Any, values: dict[str, Any]) -> Any:
+        """Run a prepared statement and return its rows. Pending changes are not flushed first."""
+        return plans.plan(statement, self.connection.dialect).run(self.connection, values)
+
+    def found(self, query: Any, values: dict[str, Any]) -> list[Any]:
+        """Return the rows of a prepared query for rows of the ORM, and perhaps columns. ``values``: its parameters."""
+        if self.session.autoflush:
+            self.session.flush()
+        return plans.row_plan(query, self.connection.dialect).run(self.session, self.connection, values)
 
     def publish(self, *events: object) -> None:
         """Publish events to the subscribers of their kinds."""
@@ -216,21 +230,18 @@ class UnitOfWork:
     def now(self) -> datetime.datetime:
         """The database's time at first use; constant within the transaction."""
         if self._now is None:
-            self._now = self.rows(_NOW).scalar_one()
+            self._now = self.rows(_NOW, {}).scalar_one()
         return self._now
 
-    def timed(self, query: sa.Select[T], values: dict[str, Any] | None = None) -> list[T]:
-        """Return the rows of ``query``. They carry the time, so that `now` needs no statement of its own. ``values``:
-        parameters of a prepared query.
-        """
+    def timed(self, query: sa.Select[T], values: dict[str, Any]) -> list[T]:
+        """Return the rows of a prepared query. They carry the time, so that `now` needs no statement of its own."""
         return [row[0] for row in self.timed_rows(query, values)]
 
-    def timed_rows(self, query: Any, values: dict[str, Any] | None = None) -> list[Any]:
+    def timed_rows(self, query: Any, values: dict[str, Any]) -> list[Any]:
         """Return the rows of a query for several columns, with the time as `timed` does."""
         if self._now is not None:
-            return list(self.session.execute(query, values).unique(operator.itemgetter(0)))
-        timed = query.add_columns(utcnow()) if values is None else _with_time(query)
-        found = self.session.execute(timed, values).unique(operator.itemgetter(0)).all()
+            return self.found(query, values)
+        found = self.found(_with_time(query), values)
         if found:
             self._now = found[0][-1]
         return [row[:-1] for row in found]
@@ -251,12 +262,14 @@ class UnitOfWork:
         answer: T = self._known[known]
         return answer
 
-    def change(self, statement: sa.Update | sa.Delete, values: dict[str, Any] | None = None) -> int:
-        """Run a conditional update or delete and return the number of matched rows. ``values``: its parameters.
+    def change(self, statement: sa.Update | sa.Delete | sa.Insert, values: dict[str, Any] | None = None) -> int:
+        """Run a change and return the number of its rows. ``values``: parameters of a prepared one, which gets a plan.
 
         Rows that were read before are not refreshed, and their pending changes are not flushed first.
         """
-        return self.session.connection().execute(statement, values).rowcount
+        if values is not None:
+            return plans.plan(statement, self.connection.dialect).change(self.connection, values)
+        return self.connection.execute(statement).rowcount
 
 
 class _Subscription(NamedTuple):
@@ -278,7 +291,7 @@ class Database:
     ) -> None:
         self.conf = conf
         self.engine = create_engine(conf, timing, read_seconds)
-        self.sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
+        self.sessions = orm.sessionmaker(self.engine, class_=sessions.Session, expire_on_commit=False)
         self.subscriptions: list[_Subscription] = []
         self._subscribed: frozenset[type] = frozenset()
         # SQLite has one writer. A writer that finds it busy sleeps and retries; this lock wakes the next one instead.

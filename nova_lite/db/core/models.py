@@ -1150,7 +1150,8 @@ class PortForwarding(Changed, Base):
 
 class SecurityGroup(Tagged, Changed, Base):
     """A project's group of rules. Instances name their groups in ``Instance.security_groups``. The group ``default``
-    has no row until a user changes it (`nova_lite.objects.security_group.default_group`).
+    has no row until a user changes it (`nova_lite.objects.security_group.default_group`). ``stateful``: see
+    `nova_lite.objects.SecurityGroup`.
     """
 
     __tablename__ = "security_groups"
@@ -1161,6 +1162,7 @@ class SecurityGroup(Tagged, Changed, Base):
     user_id: Mapped[str] = mapped_column(Name, default="")
     name: Mapped[str] = mapped_column(Name)
     description: Mapped[str | None] = mapped_column(Name)
+    stateful: Mapped[bool] = mapped_column(default=True, server_default=sa.true())
 
 
 class SecurityGroupRule(Tagged, Created, Base):

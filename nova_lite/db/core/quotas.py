@@ -130,25 +130,31 @@ def give_back(uow: UnitOfWork, project_id: str, amounts: dict[str, int]) -> None
     if releases is not None:
         releases.quotas.setdefault(project_id, collections.Counter()).update(given)
         return
-    table = models.QuotaUsage
-    amount = sa.case(given, value=table.resource)
-    left = sa.case((table.used > amount, table.used - amount), else_=0)
-    mine = (table.project_id == project_id, table.resource.in_(_in_order(uow, project_id, given)))
-    if uow.change(sa.update(table).where(*mine).values(used=left)) < len(given):
+    values: dict[str, Any] = {"owner": project_id, "resources": list(given)}
+    values |= {f"amount_{item}": amount for item, amount in given.items()}
+    if uow.change(_subtracting(tuple(given), uow.connection.dialect.name), values) < len(given):
         for resource in given.keys() - _used(uow, project_id).keys():
             LOG.error("Quota of %s in %s is given back but was never taken", resource, project_id)
 
 
-def _in_order(uow: UnitOfWork, owner: str, resources: Iterable[str]) -> Any:
-    """Return the resources to update, ordered so that all transactions lock the rows in one order. PostgreSQL needs the
-    subquery; MariaDB follows the key.
+@functools.cache
+def _subtracting(resources: tuple[str, ...], dialect: str) -> sa.Update:
+    """Prepare the update of `give_back`. All transactions lock the rows in one order: PostgreSQL by a subquery, and
+    MariaDB follows the key.
     """
-    wanted = list(resources)
-    if uow.session.get_bind().dialect.name != "postgresql":
-        return wanted
     table = models.QuotaUsage
-    query = sa.select(table.resource).where(table.project_id == owner, table.resource.in_(wanted))
-    return query.order_by(table.resource).with_for_update()
+    amount = sa.case(_amounts(resources), value=table.resource)
+    left = sa.case((table.used > amount, table.used - amount), else_=0)
+    of_owner = table.project_id == sa.bindparam("owner")
+    given: Any = sa.bindparam("resources", expanding=True)
+    if dialect == "postgresql":
+        query = sa.select(table.resource).where(of_owner, table.resource.in_(given))
+        given = query.order_by(table.resource).with_for_update()
+    return sa.update(table).where(of_owner, table.resource.in_(given)).values(used=left)
+
+
+def _amounts(resources: Iterable[str]) -> dict[str, Any]:
+    return {resource: sa.bindparam(f"amount_{resource}", type_=sa.BigInteger) for resource in resources}
 
 
 def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None = None) -> ProjectLimits:
@@ -198,7 +204,7 @@ def limits_of_several(
     users = sorted({user_id for _, user_id in askers if user_id})
     values: dict[str, Any] = {"owners": [_DEFAULTS, *projects]} | ({"users": users} if users else {})
     found: dict[tuple[str, str], dict[str, int]] = {}
-    for owner, user, resource, limit in uow.session.connection().execute(_limits(bool(users)), values):
+    for owner, user, resource, limit in uow.run(_limits(bool(users)), values):
         found.setdefault((owner, user), {})[resource] = limit
     ours: dict[str, int] = {resource: conf.quota[resource] for resource in RESOURCES}
     ours |= found.get((_DEFAULTS, ""), {})
@@ -324,7 +330,7 @@ def _read_locked(uow: UnitOfWork, owners: Collection[str], resources: Collection
     """Return the existing counters, locked in the common order."""
     used: dict[str, dict[str, int]] = {owner: {} for owner in owners}
     values = {"owners": sorted(owners), "resources": sorted(resources)}
-    for owner, resource, amount in uow.session.connection().execute(_USED_LOCKED, values):
+    for owner, resource, amount in uow.run(_USED_LOCKED, values):
         used[owner][resource] = amount
     return used
 
@@ -344,7 +350,7 @@ def _add(uow: UnitOfWork, owners: Collection[str], wanted: dict[str, int], limit
 @functools.cache
 def _adding(resources: tuple[str, ...], limited: frozenset[str]) -> sa.Update:
     table = models.QuotaUsage
-    amounts = {resource: sa.bindparam(f"amount_{resource}", type_=sa.BigInteger) for resource in resources}
+    amounts = _amounts(resources)
     fits = [
         sa.and_(
             table.resource == item,

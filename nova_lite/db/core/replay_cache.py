@@ -13,15 +13,17 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core.engine import UnitOfWork, utcnow
 from nova_lite.db.core.models import SeenMessage
-from nova_lite.db.core.statements import insert_all_unless_taken, insert_unless_taken
+from nova_lite.db.core.statements import insert_all_unless_taken
 
 #: Number of rows that one call of `expire` removes.
 BATCH = 5000
 
+_NOW = utcnow()
+
 
 def message_taken(uow: UnitOfWork, message_id: str) -> bool:
     """Store a message id; return False if it was stored before."""
-    return insert_unless_taken(uow, SeenMessage, {"id": message_id, "taken_at": utcnow()})
+    return insert_all_unless_taken(uow, SeenMessage, [{"id": message_id}], taken_at=_NOW)
 
 
 def messages_taken(uow: UnitOfWork, message_ids: list[str]) -> list[bool]:
@@ -47,7 +49,7 @@ def record(uow: UnitOfWork, *contexts: RequestContext, is_recognised: bool = Tru
     stored.update(message.id for message in messages)
     may_be_own = is_recognised and uow.may_be_done and all(message.was_stored for message in messages)
     rows = [{"id": message.id} for message in messages]
-    if not insert_all_unless_taken(uow, SeenMessage, rows, taken_at=utcnow()) and not may_be_own:
+    if not insert_all_unless_taken(uow, SeenMessage, rows, taken_at=_NOW) and not may_be_own:
         raise exceptions.MessageRefused(
             topic="conductor", server=uow.conf.host, method=messages[0].id, why=exceptions.MessageRefused.REPLAYED
         )

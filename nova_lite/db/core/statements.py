@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -72,26 +73,35 @@ def insert_unless_taken(uow: UnitOfWork, model: type[Base], values: dict[str, An
 
     No savepoint is needed: only PostgreSQL aborts the transaction at an error, and there the statement raises none.
     """
-    return insert_all_unless_taken(uow, model, [{}], **values)
+    return insert_all_unless_taken(uow, model, [values])
 
 
 def insert_all_unless_taken(uow: UnitOfWork, model: type[Base], rows: list[dict[str, Any]], **shared: Any) -> bool:
-    """Do `insert_unless_taken` for several rows by one statement. ``shared``: values of all rows.
+    """Do `insert_unless_taken` for several rows by one statement. ``shared``: SQL for values of all rows.
 
     After False, PostgreSQL and SQLite have inserted those rows whose keys are free.
     """
-    dialect, connection = uow.session.get_bind().dialect.name, uow.session.connection()
-    if dialect in ("postgresql", "sqlite"):
-        insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-        quiet = insert(model).values(**shared).on_conflict_do_nothing()
-        return connection.execute(quiet, rows, execution_options={"preserve_rowcount": True}).rowcount == len(rows)
+    insert = _inserting(model, tuple(rows[0]), tuple(shared.items()), uow.connection.dialect.name)
     try:
-        connection.execute(sa.insert(model).values(**shared), rows)
-    except exc.IntegrityError as error:
+        if len(rows) == 1:
+            return uow.change(insert, rows[0]) == 1
+        return uow.connection.execute(insert, rows, execution_options={"preserve_rowcount": True}).rowcount == len(rows)
+    except exc.IntegrityError as error:  # of MariaDB
         if code_of(error) != DUPLICATE:
             raise
         return False
-    return True
+
+
+@functools.cache
+def _inserting(
+    model: type[Base], names: tuple[str, ...], shared: tuple[tuple[str, Any], ...], dialect: str
+) -> sa.Insert:
+    """Prepare an insert. PostgreSQL and SQLite do nothing if a key is taken, and MariaDB raises `DUPLICATE`."""
+    values = {**{name: sa.bindparam(name) for name in names}, **dict(shared)}
+    if dialect in ("postgresql", "sqlite"):
+        insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+        return insert(model).values(values).on_conflict_do_nothing()
+    return sa.insert(model).values(values)
 
 
 class UpdateEach:

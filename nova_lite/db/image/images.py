@@ -277,7 +277,8 @@ def _get_row(uow: UnitOfWork, context: RequestContext, image_id: str, to: str | 
 
 def _find(uow: UnitOfWork, context: RequestContext, image_id: str, lock: bool = False) -> models.Image | None:
     values = {"image_id": image_id, "asker": context.project_id}
-    return uow.session.scalars(_one(bool(context.is_admin), lock), values).first()
+    found = uow.found(_one(bool(context.is_admin), lock), values)
+    return found[0][0] if found else None
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Collection
 from typing import Any
@@ -76,10 +77,9 @@ class Store:
 
     def usable(self, project_id: str | None) -> list[Network]:
         asked = self._projects | {project_id or ""}
-        theirs = sa.or_(models.Network.project_id.is_(None), models.Network.project_id.in_(asked))
-        query = sa.select(models.Network).where(HAS_SUBNET, theirs).order_by(models.Network.name)
         found = self._uow.once(
-            ("usable networks", asked), lambda: [rows.to_object(Network, row) for row in self._session.scalars(query)]
+            ("usable networks", asked),
+            lambda: [rows.to_object(Network, row) for (row,) in self._uow.found(_USABLE, {"projects": asked})],
         )
         return [network for network in found if network.project_id in (None, project_id)]
 
@@ -112,17 +112,14 @@ class Store:
     def locked(self, ids: Collection[str]) -> dict[str, Network]:
         new = set(ids) - self._locked.keys()
         if new:  # shared, as a port that refers to it locks it
-            query = sa.select(models.Network).where(models.Network.id.in_(new)).order_by(models.Network.name)
-            query = query.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
-            self._locked |= {row.id: rows.to_object(Network, row) for row in self._session.scalars(query)}
+            found = self._uow.found(_NETWORKS_LOCKED, {"ids": new})
+            self._locked |= {row.id: rows.to_object(Network, row) for (row,) in found}
         return {item: self._locked[item] for item in ids if item in self._locked}
 
     def taken(self, network_id: str, addresses: Collection[str] | None = None, version: int = 4) -> set[str]:
-        column = models.Port.address if version == 4 else models.Port.address6
-        query = sa.select(column).where(models.Port.network_id == network_id)
-        if addresses is not None:
-            query = query.where(column.in_(addresses))
-        return {address for address in self._session.scalars(query) if address is not None}
+        values = {"network_id": network_id} | ({} if addresses is None else {"addresses": addresses})
+        found = self._uow.found(_taken(version, addresses is not None), values)
+        return {address for (address,) in found if address is not None}
 
     def port(self, port_id: str) -> StoredPort | None:
         port, instance = models.Port, models.Instance
@@ -188,15 +185,41 @@ class Store:
     def _remove(self, instance_uuid: str, *which: sa.ColumnElement[bool]) -> None:
         """Free the ports that a user made, and delete the others."""
         self._uow.publish(InterfacesChanged(instance_uuid))
-        mine = (models.Port.instance_uuid == instance_uuid, *which)
         releases = collecting(self._uow)
         if instance_uuid in self._own_alone and not which and releases is not None:
             releases.ports.add(instance_uuid)
             return
+        if instance_uuid in self._own_alone and not which:
+            self._uow.change(_DELETE_PORTS, {"instance_uuid": instance_uuid})
+            return
+        mine = (models.Port.instance_uuid == instance_uuid, *which)
         if instance_uuid not in self._own_alone:
             kept = sa.update(models.Port).where(*mine, models.Port.project_id.is_not(None))
             self._uow.change(kept.values(**FREE, updated_at=self._uow.now))
         self._uow.change(sa.delete(models.Port).where(*mine))
+
+
+_PROJECT = models.Network.project_id
+_USABLE = (
+    sa.select(models.Network)
+    .where(HAS_SUBNET, sa.or_(_PROJECT.is_(None), _PROJECT.in_(sa.bindparam("projects", expanding=True))))
+    .order_by(models.Network.name)
+)
+_NETWORKS_LOCKED = (
+    sa.select(models.Network)
+    .where(models.Network.id.in_(sa.bindparam("ids", expanding=True)))
+    .order_by(models.Network.name)
+    .with_for_update(read=True, key_share=True)
+    .execution_options(populate_existing=True)
+)
+_DELETE_PORTS = sa.delete(models.Port).where(models.Port.instance_uuid == sa.bindparam("instance_uuid"))
+
+
+@functools.cache
+def _taken(version: int, is_limited: bool) -> sa.Select[str | None]:
+    column = models.Port.address if version == 4 else models.Port.address6
+    query = sa.select(column).where(models.Port.network_id == sa.bindparam("network_id"))
+    return query.where(column.in_(sa.bindparam("addresses", expanding=True))) if is_limited else query
 
 
 def with_segments(uow: UnitOfWork, ids: Collection[str]) -> list[str]:

@@ -29,7 +29,7 @@ def create(
 def _security_group(
     uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, wanted: SecurityGroup
 ) -> SecurityGroup:
-    made = security_groups.create(uow, conf, context, wanted.name, wanted.description)
+    made = security_groups.create(uow, conf, context, wanted.name, wanted.description, wanted.stateful)
     if wanted.tags:
         made.tags = network_tags.change(uow, context, "security_groups", made.id, wanted.tags, [])
     return made

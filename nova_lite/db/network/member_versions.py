@@ -6,6 +6,7 @@ version reads one row, and no member, while nothing changes.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections import OrderedDict
@@ -39,14 +40,15 @@ def raise_versions(uow: UnitOfWork) -> None:
 
     Nothing is locked after these rows, and they are locked by name: so no transaction waits for another in a circle.
     """
-    connection = uow.session.connection()
+    connection = uow.connection
     if uuids := {event.instance_uuid for event in uow.published(InterfacesChanged)}:
-        connection.execute(_raising(connection.dialect.name, _OF_INSTANCES), {"uuids": sorted(uuids)})
+        uow.change(_raising(connection.dialect.name, _OF_INSTANCES), {"uuids": sorted(uuids)})
     if projects := {event.project_id for event in uow.published(FiltersChanged)}:
         values = [{"project_id": project_id, "version": 1} for project_id in sorted(projects)]
         connection.execute(_raising(connection.dialect.name), values)
 
 
+@functools.cache
 def _raising(dialect: str, selected: sa.Select[str, int] | None = None) -> Any:
     """Return the statement that inserts rows or raises their versions."""
     made: Any = {"postgresql": postgresql, "sqlite": sqlite}.get(dialect, mysql).insert(MemberVersion)

@@ -50,7 +50,7 @@ def used_of(uow: UnitOfWork, project_ids: Collection[str]) -> dict[str, int]:
     """Return the same for several projects."""
     found = dict.fromkeys(project_ids, 0)
     values = {"projects": sorted(found), "state": states.BUILDING}
-    for project_id, ports, request in uow.session.connection().execute(_USED, values):
+    for project_id, ports, request in uow.run(_USED, values):
         waiting = [item for item in (request or {}).get("networks") or () if not item.get("port_id")]
         found[project_id] += ports + len(waiting)
     return found

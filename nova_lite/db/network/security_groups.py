@@ -205,7 +205,12 @@ def _named(uow: UnitOfWork, project_id: str, *references: str) -> list[SecurityG
 
 
 def create(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, name: str, description: str | None
+    uow: UnitOfWork,
+    conf: cfg.ConfigOpts,
+    context: RequestContext,
+    name: str,
+    description: str | None,
+    stateful: bool = True,
 ) -> SecurityGroup:
     """Create a group. Its rules allow all egress and no ingress."""
     if not context.project_id:
@@ -220,6 +225,7 @@ def create(
         user_id=context.user_id or "",
         name=name,
         description=description,
+        stateful=stateful,
         created_at=uow.now,
     )
     rows.insert(uow, row, taken)
@@ -228,10 +234,23 @@ def create(
 
 
 def update(
-    uow: UnitOfWork, context: RequestContext, group_id: str, name: str | None, description: str | None
+    uow: UnitOfWork,
+    context: RequestContext,
+    group_id: str,
+    name: str | None,
+    description: str | None,
+    stateful: bool | None = None,
 ) -> SecurityGroup:
-    """Change name or description; None keeps the value. Members follow the new name."""
+    """Change name or description, or ``stateful`` while nothing is in the group; None keeps the value.
+
+    Members follow the new name.
+    """
     row = locked(uow, context, group_id)
+    if stateful not in (None, row.stateful):
+        if row.name == DEFAULT:
+            raise exceptions.SecurityGroupFixed()
+        _require_unused(uow, row)
+        row.stateful = bool(stateful)
     if row.name == DEFAULT and name not in (None, DEFAULT):
         raise exceptions.SecurityGroupFixed()
     if name is not None and name != row.name:
@@ -263,7 +282,17 @@ def delete(uow: UnitOfWork, context: RequestContext, group_id: str) -> None:
     row = locked(uow, context, group_id)
     if row.name == DEFAULT:
         raise exceptions.SecurityGroupFixed(neutron_type="SecurityGroupCannotRemoveDefault")
-    # The locked row keeps servers and ports from joining.
+    _require_unused(uow, row)
+    rbac.forget(uow, _TYPE, row.id)
+    uow.change(sa.delete(RuleRow).where(sa.or_(RuleRow.security_group_id == row.id, RuleRow.remote_group_id == row.id)))
+    uow.session.delete(row)
+    uow.session.flush()
+    quotas.give_back(uow, row.project_id, {"security_groups": 1})
+    uow.publish(FiltersChanged(row.project_id))
+
+
+def _require_unused(uow: UnitOfWork, row: Row) -> None:
+    """Raise `SecurityGroupInUse` while a server or a port is in a group. Its locked row keeps others from joining."""
     server = uow.session.scalars(_members(row.project_id, row.name, Instance.uuid).limit(1)).first()
     if server is not None:
         raise exceptions.SecurityGroupInUse(name=row.name, by=f"server {server} is in it")
@@ -271,12 +300,6 @@ def delete(uow: UnitOfWork, context: RequestContext, group_id: str) -> None:
     for query in (*_ports_in(row.project_id, row.name, Port.id), foreign):
         if (port := uow.session.scalars(query.limit(1)).first()) is not None:
             raise exceptions.SecurityGroupInUse(name=row.name, by=f"port {port} is in it")
-    rbac.forget(uow, _TYPE, row.id)
-    uow.change(sa.delete(RuleRow).where(sa.or_(RuleRow.security_group_id == row.id, RuleRow.remote_group_id == row.id)))
-    uow.session.delete(row)
-    uow.session.flush()
-    quotas.give_back(uow, row.project_id, {"security_groups": 1})
-    uow.publish(FiltersChanged(row.project_id))
 
 
 # --- rules
@@ -390,7 +413,7 @@ def _insert_rules(uow: UnitOfWork, rules: Iterable[SecurityGroupRule]) -> None:
 def named(uow: UnitOfWork, project_id: str, references: Iterable[str]) -> list[str]:
     """Return the names of a new server's groups, given by name or id; the default group if none is given.
 
-    The groups stay until the transaction ends. Raises `SecurityGroupUnavailable`.
+    The groups stay until the transaction ends. Raises `SecurityGroupUnavailable`, or `SecurityGroupConflict`.
     """
     found = []
     for reference in references:
@@ -402,7 +425,21 @@ def named(uow: UnitOfWork, project_id: str, references: Iterable[str]) -> list[s
         if row is None:
             raise exceptions.SecurityGroupUnavailable(name=reference)
         found.append(row.name)
+    if len(found) > 1:
+        _require_alike(uow, project_id, found)
     return list(dict.fromkeys(found)) or [DEFAULT]
+
+
+def _require_alike(uow: UnitOfWork, project_id: str, names: Collection[str]) -> None:
+    """Raise `SecurityGroupConflict` for groups of one interface of which some are stateful and some are not."""
+    if len(names) < 2:
+        return
+    case = sa.or_(sa.and_(Row.project_id == project_id, Row.name.in_(names)), Row.id.in_(_foreign_ids(names)))
+    kinds = set(uow.session.scalars(sa.select(Row.stateful).where(case).distinct()))
+    if DEFAULT in names:
+        kinds.add(True)  # it may have no row
+    if len(kinds) > 1:
+        raise exceptions.SecurityGroupConflict(names=", ".join(name.removeprefix(rbac.FOREIGN) for name in names))
 
 
 def of_instance(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
@@ -430,6 +467,7 @@ def join(uow: UnitOfWork, context: RequestContext, instance_uuid: str, name: str
     outside = [item for item in _members_of(uow, instance) if found not in (item.security_groups or ())]
     for member in outside:
         member.security_groups = [*(member.security_groups or ()), found]
+        _require_alike(uow, instance.project_id, member.security_groups)
     if outside:
         _changed(uow, instance)
 
@@ -462,7 +500,8 @@ def _members_of(uow: UnitOfWork, instance: Instance) -> list[Instance | Port]:
 
 
 def names_of(uow: UnitOfWork, context: RequestContext, project_id: str, references: list[str]) -> list[str]:
-    """Return the names of a port's groups, given by name or id. Raises `SecurityGroupNotFound`.
+    """Return the names of a port's groups, given by name or id. Raises `SecurityGroupNotFound`, or
+    `SecurityGroupConflict`.
 
     A port may have groups of other projects by id, if they are shared with its own. An admin may give it any, as
     Octavia gives its own to ports of its users.
@@ -475,9 +514,12 @@ def names_of(uow: UnitOfWork, context: RequestContext, project_id: str, referenc
         foreign = list(uow.session.scalars(query.with_for_update()))
     own = [reference for reference in references if reference not in foreign]
     try:
-        return [*(named(uow, project_id, own) if own else []), *map(rbac.foreign_name, foreign)]
+        names = [*(named(uow, project_id, own) if own else []), *map(rbac.foreign_name, foreign)]
     except exceptions.SecurityGroupUnavailable as error:
         raise exceptions.SecurityGroupNotFound(group_id=str(error.kwargs.get("name"))[:64]) from error
+    if foreign:
+        _require_alike(uow, project_id, names)
+    return names
 
 
 def _foreign_ids(names: Iterable[str]) -> list[str]:

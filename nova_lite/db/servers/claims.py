@@ -5,6 +5,7 @@ Two schedulers may choose the same host. The update succeeds exactly as long as 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -95,7 +96,7 @@ def take(
         "numa": described,
         "pci": devices,
     }
-    uow.session.connection().execute(sa.insert(Allocation).values(**allocation, created_at=uow.now, **wanted))
+    uow.change(_CLAIM, {**allocation, "created_at": uow.now, **{name: wanted[name] for name in RESOURCES}})
     if chosen.devices:
         pci_claims.insert(uow, node_id, instance.uuid, chosen.devices)
     uow.publish(HostChanged(node_id))
@@ -107,18 +108,25 @@ def _use(
 ) -> bool:
     """Add ``amounts`` to what is used of a node; return False if it lacks room for a ``checked`` one.
 
-    ``columns``: further changes of its row.
+    ``checked``: none if the amounts free something. ``columns``: further changes of its row.
     """
-    used = {name: getattr(ComputeNode, f"{name}_used") + amounts[name] for name in RESOURCES}
-    values = {**columns, **{f"{name}_used": amount for name, amount in used.items()}}
-    return (
-        uow.change(
-            sa.update(ComputeNode)
-            .where(ComputeNode.id == node_id, *(used[name] <= getattr(ComputeNode, name) for name in checked))
-            .values(generation=ComputeNode.generation + 1, **values)
-        )
-        == 1
-    )
+    values = {"node_id": node_id, **{f"more_{name}": amounts[name] for name in RESOURCES}}
+    values |= {f"new_{name}": value for name, value in columns.items()}
+    return uow.change(_adding(tuple(checked), tuple(columns)), values) == 1
+
+
+@functools.cache
+def _adding(checked: Collection[str], columns: Collection[str]) -> sa.Update:
+    used = {name: getattr(ComputeNode, f"{name}_used") + sa.bindparam(f"more_{name}") for name in RESOURCES}
+    new: dict[str, Any] = {f"{name}_used": amount for name, amount in used.items()}
+    new |= {name: sa.bindparam(f"new_{name}") for name in columns} | ({} if checked else {"freed_at": utcnow()})
+    has_room = (used[name] <= getattr(ComputeNode, name) for name in checked)
+    changed = sa.update(ComputeNode).where(ComputeNode.id == sa.bindparam("node_id"), *has_room)
+    return changed.values(generation=ComputeNode.generation + 1, **new)
+
+
+_CLAIMED = (*RESOURCES, "instance_uuid", "compute_node_id", "generation", "numa", "pci", "created_at")
+_CLAIM = sa.insert(Allocation).values({name: sa.bindparam(name) for name in _CLAIMED})
 
 
 #: A text line for each node of a host: its id and its name.
@@ -162,7 +170,7 @@ def lock_hosts(uow: UnitOfWork, names: Iterable[str]) -> None:
     if not new:
         return
     locked.update(dict.fromkeys(new))
-    for host, zone, nodes, epoch, identity in uow.session.connection().execute(_ALIVE, {"hosts": new}):
+    for host, zone, nodes, epoch, identity in uow.run(_ALIVE, {"hosts": new}):
         lines = (line.split(" ", 1) for line in (nodes.split("\n") if nodes else ()))
         locked[host] = ClaimedHost(zone, {name: int(node_id) for node_id, name in lines}, admission(epoch, identity))
 
@@ -200,7 +208,7 @@ def resize(uow: UnitOfWork, instance: Instance, wanted: Mapping[str, int]) -> bo
     if not any(more.values()):
         return True
     growing = [name for name, amount in more.items() if amount > 0]
-    if not _use(uow, node_id, more, growing, {} if growing else {"freed_at": utcnow()}):
+    if not _use(uow, node_id, more, growing, {}):
         return False
     uow.change(sa.update(Allocation).where(Allocation.id == allocation_id).values(**wanted))
     uow.publish(HostChanged(node_id) if growing else HostFreed(node_id))
@@ -274,14 +282,14 @@ Held: TypeAlias = tuple[HeldHost, bool, bool]
 
 def held(uow: UnitOfWork, instance: Instance) -> list[Held]:
     """Return `held_hosts`, each with whether it is up and whether the instance may have ports that users made."""
-    rows = uow.session.connection().execute(_HELD, {"instance_uuid": instance.uuid})
+    rows = uow.run(_HELD, {"instance_uuid": instance.uuid})
     return _held(uow, instance, [_held_of_row(row) for row in rows])
 
 
 def held_by(uow: UnitOfWork, instances: Collection[Instance]) -> dict[str, list[Held]]:
     """Return `held` of several instances, by their uuids."""
     found: dict[str, list[Held]] = {instance.uuid: [] for instance in instances}
-    for row in uow.session.connection().execute(_HELD_BY, {"instance_uuids": list(found)}):
+    for row in uow.run(_HELD_BY, {"instance_uuids": list(found)}):
         found[row[0]].append(_held_of_row(row))
     return {instance.uuid: _held(uow, instance, found[instance.uuid]) for instance in instances}
 
@@ -332,55 +340,51 @@ def release(uow: UnitOfWork, instance_uuid: str, end: HeldHost | None = None) ->
         else:
             release_all(uow, [instance_uuid])
         return
-    nodes = sa.select(ComputeNode.id).where(ComputeNode.host == end.host)
-    gone = sa.delete(Allocation).where(
-        Allocation.instance_uuid == instance_uuid,
-        Allocation.compute_node_id.in_(nodes),
-        Allocation.generation == end.generation,
-    )
-    _release(uow, gone)
+    _release(uow, _RELEASE_AT, {"instance_uuid": instance_uuid, "host": end.host, "generation": end.generation})
     cinder.news(uow, instance_uuid)
 
 
 def release_all(uow: UnitOfWork, instance_uuids: Collection[str]) -> None:
     """Release all allocations of these instances. Each node is changed once."""
-    of_instances = (
-        Allocation.instance_uuid == next(iter(instance_uuids))
-        if len(instance_uuids) == 1
-        else Allocation.instance_uuid.in_(sorted(instance_uuids))
-    )
-    _release(uow, sa.delete(Allocation).where(of_instances))
+    _release(uow, _RELEASE, {"instance_uuids": sorted(instance_uuids)})
     for instance_uuid in instance_uuids:
         cinder.news(uow, instance_uuid)
 
 
-def _release(uow: UnitOfWork, gone: sa.Delete) -> None:
-    """Delete allocations, and subtract them from the counters of their nodes."""
-    columns = (
-        Allocation.compute_node_id,
-        *(getattr(Allocation, name) for name in RESOURCES),
-        Allocation.numa,
-        Allocation.pci,
+_RELEASED = [getattr(Allocation, name) for name in ("compute_node_id", *RESOURCES, "numa", "pci")]
+_RELEASE = (
+    sa.delete(Allocation)
+    .where(Allocation.instance_uuid.in_(sa.bindparam("instance_uuids", expanding=True)))
+    .returning(*_RELEASED)
+)
+_RELEASE_AT = (
+    sa.delete(Allocation)
+    .where(
+        Allocation.instance_uuid == sa.bindparam("instance_uuid"),
+        Allocation.compute_node_id.in_(sa.select(ComputeNode.id).where(ComputeNode.host == sa.bindparam("host"))),
+        Allocation.generation == sa.bindparam("generation"),
     )
+    .returning(*_RELEASED)
+)
+
+
+def _release(uow: UnitOfWork, gone: Any, values: dict[str, Any]) -> None:
+    """Delete allocations, and subtract them from the counters of their nodes."""
     amounts: dict[int, list[int]] = {}
     cells: dict[int, list[dict[str, Any]]] = {}
     devices: dict[int, list[dict[str, Any]]] = {}
-    for node_id, *released, numa, pci in uow.session.connection().execute(gone.returning(*columns)):
+    for node_id, *released, numa, pci in uow.run(gone, values):
         sums = amounts.get(node_id, [0] * len(RESOURCES))
         amounts[node_id] = [one + other for one, other in zip(sums, released, strict=True)]
         if numa is not None:
             cells.setdefault(node_id, []).append(numa)
         devices.setdefault(node_id, []).extend(pci or ())
     for node_id in sorted(amounts):
-        used = {f"{name}_used": amount for name, amount in zip(RESOURCES, amounts[node_id], strict=True)}
-        left: dict[str, Any] = {name: getattr(ComputeNode, name) - amount for name, amount in used.items()}
+        freed = {name: -amount for name, amount in zip(RESOURCES, amounts[node_id], strict=True)}
+        left: dict[str, Any] = {}
         if node_id in cells:
             left["numa_used"] = numa_claims.without(uow, node_id, cells[node_id])
         if devices[node_id]:
             left["pci_used"] = pci_claims.delete(uow, node_id, devices[node_id])
-        uow.change(
-            sa.update(ComputeNode)
-            .where(ComputeNode.id == node_id)
-            .values(generation=ComputeNode.generation + 1, freed_at=utcnow(), **left)
-        )
+        _use(uow, node_id, freed, (), left)
         uow.publish(HostFreed(node_id))

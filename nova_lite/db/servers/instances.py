@@ -191,8 +191,7 @@ def get_row(
 def _find(
     uow: UnitOfWork, context: RequestContext, instance_uuid: str, deleted: bool, lock: bool = False
 ) -> models.Instance | None:
-    values = {"instance_uuid": instance_uuid}
-    row = _locked(uow, _ROW_LOCKED, values) if lock else uow.session.scalars(_ROW, values).first()
+    row = _row(uow, _ROW_LOCKED if lock else _ROW, instance_uuid)
     return row if row is not None and _visible(row, context, deleted) else None
 
 
@@ -200,21 +199,18 @@ def _visible(row: models.Instance | Instance, context: RequestContext, deleted: 
     return (deleted or not row.deleted) and (context.is_admin or row.project_id == context.project_id)
 
 
-def lock(uow: UnitOfWork, instance_uuid: str | sa.ScalarSelect[str]) -> models.Instance | None:
+def lock(uow: UnitOfWork, instance_uuid: str) -> models.Instance | None:
     """Return the current row, locked, of any project, deleted or not."""
-    if isinstance(instance_uuid, str):
-        return _locked(uow, _ROW_LOCKED, {"instance_uuid": instance_uuid})
-    query = sa.select(models.Instance).where(models.Instance.uuid == instance_uuid)
-    return _locked(uow, query.with_for_update().execution_options(populate_existing=True))
+    return _row(uow, _ROW_LOCKED, instance_uuid)
+
+
+def _row(uow: UnitOfWork, query: sa.Select[Any], instance_uuid: str) -> models.Instance | None:
+    found = uow.timed(query, {"instance_uuid": instance_uuid})
+    return found[0] if found else None
 
 
 _ROW = sa.select(models.Instance).where(models.Instance.uuid == sa.bindparam("instance_uuid"))
 _ROW_LOCKED = _ROW.with_for_update().execution_options(populate_existing=True)
-
-
-def _locked(uow: UnitOfWork, query: sa.Select[Any], values: dict[str, Any] | None = None) -> models.Instance | None:
-    found = uow.timed(query, values)
-    return found[0] if found else None
 
 
 def lock_visible(uow: UnitOfWork, wanted: Mapping[str, RequestContext]) -> dict[str, models.Instance]:
@@ -222,12 +218,20 @@ def lock_visible(uow: UnitOfWork, wanted: Mapping[str, RequestContext]) -> dict[
 
     Instances that a context may not see are left out. Rows are locked in the order of their uuids, as everywhere.
     """
-    query = sa.select(models.Instance).where(models.Instance.uuid.in_(sorted(wanted))).order_by(models.Instance.uuid)
-    # MariaDB locks rows as it reads them. Without the hint it might read a small table in another order.
-    for name in ("mysql", "mariadb"):
-        query = query.with_hint(models.Instance, "FORCE INDEX (uq_instances_uuid)", name)
-    rows = uow.timed(query.with_for_update().execution_options(populate_existing=True))
+    rows = uow.timed(_ROWS_LOCKED, {"uuids": sorted(wanted)})
     return {row.uuid: row for row in rows if _visible(row, wanted[row.uuid], True)}
+
+
+# MariaDB locks rows as it reads them. Without the hint it might read a small table in another order.
+_ROWS_LOCKED = (
+    sa.select(models.Instance)
+    .where(models.Instance.uuid.in_(sa.bindparam("uuids", expanding=True)))
+    .order_by(models.Instance.uuid)
+    .with_hint(models.Instance, "FORCE INDEX (uq_instances_uuid)", "mysql")
+    .with_hint(models.Instance, "FORCE INDEX (uq_instances_uuid)", "mariadb")
+    .with_for_update()
+    .execution_options(populate_existing=True)
+)
 
 
 def rows_by_uuid(uow: UnitOfWork, instance_uuids: Iterable[str]) -> dict[str, models.Instance]:
@@ -248,7 +252,7 @@ _PROJECTS = sa.select(models.Instance.uuid, models.Instance.project_id).where(
 
 def of_request(uow: UnitOfWork, first_uuid: str, project_id: str | None) -> Sequence[models.Instance]:
     """Return all instances of the request that created the instance ``first_uuid``, if it is the project's."""
-    first = uow.session.scalars(_ROW, {"instance_uuid": first_uuid}).first()
+    first = _row(uow, _ROW, first_uuid)
     if first is None or first.project_id != project_id:
         return []
     query = sa.select(models.Instance).where(

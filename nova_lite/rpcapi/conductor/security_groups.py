@@ -48,13 +48,24 @@ class SecurityGroupsRPC(Protocol):
         """
 
     @rpc.change(rpc.API)
-    def security_group_create(self, context: RequestContext, name: str, description: str | None) -> SecurityGroup: ...
+    def security_group_create(
+        self,
+        context: RequestContext,
+        name: str,
+        description: str | None,
+        stateful: Annotated[bool, rpc.Since("2.1")] = True,
+    ) -> SecurityGroup: ...
 
     @rpc.change(rpc.API)
     def security_group_update(
-        self, context: RequestContext, group_id: str, name: str | None, description: str | None
+        self,
+        context: RequestContext,
+        group_id: str,
+        name: str | None,
+        description: str | None,
+        stateful: Annotated[bool | None, rpc.Since("2.1")] = None,
     ) -> SecurityGroup:
-        """Change name and description. None leaves a value unchanged."""
+        """Change name and description, and of an unused group ``stateful``. None leaves a value unchanged."""
 
     @rpc.delete(rpc.API)
     def security_group_delete(self, context: RequestContext, group_id: str) -> None:

@@ -237,3 +237,79 @@ def test_egress_rules_limit_a_virtual_address(room: Room) -> None:
     apply(room, [only], a=["only"])
     assert room.reaches("a", HOST_ADDRESS, 80)
     assert room.cut_off("a", HOST_ADDRESS, 81)
+
+
+def stateless(name: str, *rules: SecurityGroupRule) -> SecurityGroup:
+    return msgspec.structs.replace(group(name, *rules), stateful=False)
+
+
+def test_replies_to_a_stateless_port_need_a_rule(room: Room) -> None:
+    """The replies come from outside, from the host and from another guest."""
+    b = room.guest("b", 11)
+    room.guest("a", 10)
+    for who in ("out", "host", "b"):
+        room.serve(who, 53)
+    servers = (OUTSIDE, HOST_ADDRESS, b.address)
+    apply(room, [stateless("shut"), group("open", rule())], a=["shut"], b=["open"])
+    assert all(room.unanswered("a", address, 53) for address in (OUTSIDE, b.address))
+    assert all(room.cut_off("a", address, 53) for address in servers)
+    replies = [rule(protocol=name, port_range_min=1024, port_range_max=65535) for name in ("tcp", "udp")]
+    apply(room, [stateless("replies", *replies), group("open", rule())], a=["replies"], b=["open"])
+    assert all(room.answered("a", address, 53) for address in servers)
+    assert all(room.reaches("a", address, 53) for address in servers)
+
+
+def test_stateless_server_needs_a_rule_for_what_it_replies(room: Room) -> None:
+    a = room.guest("a", 10)
+    room.serve("a", 80)
+    inward, outward = tcp(80), rule(protocol="tcp", direction="egress", port_range_min=1024, port_range_max=65535)
+    one_way = SecurityGroup(id="web", name="web", rules=[inward], stateful=False)
+    apply(room, [one_way], a=["web"])
+    assert room.cut_off("out", a.address, 80)
+    apply(room, [msgspec.structs.replace(one_way, stateful=True)], a=["web"])
+    assert room.reaches("out", a.address, 80), "a stateful group lets replies out"
+    both = msgspec.structs.replace(one_way, rules=[inward, outward])
+    apply(room, [both], a=["web"])
+    assert room.reaches("out", a.address, 80)
+
+
+def connections(room: Room, *between: str) -> list[str]:
+    """Return the tracked connections of the host between these addresses."""
+    lines = room.in_space(room.host, "cat", "/proc/net/nf_conntrack").splitlines()
+    return [line for line in lines if all(f"src={address} " in line for address in between)]
+
+
+def test_packets_between_stateless_ports_are_not_tracked(room: Room) -> None:
+    a, b = room.guest("a", 10), room.guest("b", 11)
+    room.serve("b", 80)
+    every = stateless("every", rule())
+    apply(room, [every], a=["every"], b=["every"])
+    assert room.reaches("a", b.address, 80) and room.answered("a", b.address, 80)
+    assert not connections(room, a.address, b.address)
+    apply(room, [msgspec.structs.replace(every, stateful=True)], a=["every"], b=["every"])
+    assert room.reaches("a", b.address, 80)
+    assert connections(room, a.address, b.address)
+
+
+def test_stateful_port_keeps_its_replies_beside_a_stateless_one(room: Room) -> None:
+    """Each opens a connection to the other. Only the rules of the stateless one name both directions."""
+    a, b = room.guest("a", 10), room.guest("b", 11)
+    room.serve("a", 80)
+    room.serve("b", 81)
+    every = stateless("every", rule())
+    apply(room, [every, group("web", tcp(81))], a=["every"], b=["web"])
+    assert room.reaches("b", a.address, 80), "the reply needs no rule of b"
+    silent = SecurityGroup(id="web", name="web", rules=[tcp(81)])
+    apply(room, [every, silent], a=["every"], b=["web"])
+    assert room.reaches("a", b.address, 81), "the reply needs no rule of b"
+    assert room.cut_off("b", a.address, 80)
+
+
+def test_stateful_virtual_address_keeps_its_replies_beside_a_stateless_port(room: Room) -> None:
+    room.guest("a", 10)
+    room.guest("b", 11)
+    room.serve("b", 81)
+    give(room, "b", f"{VIRTUAL}/32")
+    silent = SecurityGroup(id="web", name="web", rules=[tcp(81)])
+    apply(room, [stateless("every", rule()), silent], a=["every"], b=["web"])
+    assert room.reaches("a", VIRTUAL, 81)

@@ -5,7 +5,7 @@ import { called, naming } from "./called";
 import { names, Secret } from "./choices";
 import type { Backup, BackupPolicy, ComputeReply, NewPolicy, ServerProtection } from "./compute.types";
 import type { Kind } from "./listing";
-import { t } from "./messages";
+import { counted, t } from "./messages";
 import { link, useData } from "./state";
 import { Table } from "./table";
 import {
@@ -33,21 +33,18 @@ export function timing({ every, hour, minute, weekday }: BackupPolicy["schedule"
   return `${every === "week" ? words(weekday ?? "") : t("Each day")}, ${two(hour)}:${two(minute)} UTC`;
 }
 export const kept = ({ hourly, daily, weekly }: BackupPolicy["retention"]): string =>
-  (
-    [
-      [hourly, t("hours")],
-      [daily, t("days")],
-      [weekly, t("weeks")],
-    ] as const
-  )
-    .filter(([count]) => count)
-    .map(([count, unit]) => `${count} ${unit}`)
+  [
+    hourly && counted(hourly, "{n} hour", "{n} hours"),
+    daily && counted(daily, "{n} day", "{n} days"),
+    weekly && counted(weekly, "{n} week", "{n} weeks"),
+  ]
+    .filter(Boolean)
     .join(", ") || t("none");
 export const aimed = ({ servers, tags, all }: BackupPolicy["targets"]): string =>
   all
     ? t("all servers")
     : [
-        servers.length && `${servers.length} ${t("chosen servers")}`,
+        servers.length && counted(servers.length, "{n} chosen server", "{n} chosen servers"),
         tags.length && `${t("servers with a tag of")} ${tags.join(", ")}`,
       ]
         .filter(Boolean)
@@ -193,6 +190,7 @@ const request = (method: string, path: string, body?: unknown): string => {
 
 export const policies = (): Kind<BackupPolicy> => ({
   path: "backup-policies",
+  services: ["compute"],
   title: t("Backup policies"),
   one: t("backup policy"),
   rule: "os_compute_api:os-backup-policies:index",

@@ -3,10 +3,9 @@ import type { VNode } from "preact";
 import { call, list } from "./api";
 import type { Balancer, Listener, Member, Monitor, Pool } from "./balancer.types";
 import { called, naming } from "./called";
-import { ownSubnets, serverAddresses } from "./choices";
+import { freeAddresses, ownSubnets, serverAddresses } from "./choices";
 import type { Kind } from "./listing";
 import { t } from "./messages";
-import { freeAddresses } from "./server";
 import { link, useData } from "./state";
 import { Table } from "./table";
 import {

@@ -1,5 +1,7 @@
-// The Chinese words of the page, by the English ones.
-export const CHINESE: Record<string, string> = {
+// The Chinese words of the page, by the English ones. The page loads them when a user chooses the language.
+import type { Catalogue } from "./messages";
+
+export const WORDS: Catalogue = {
   "(without a name)": "（未命名）",
   "A console needs a guest that runs.": "只有运行中的虚拟机才有控制台。",
   "A locked server refuses changes until it is unlocked.": "锁定的云主机在解锁之前拒绝更改。",
@@ -101,12 +103,12 @@ export const CHINESE: Record<string, string> = {
   "any time": "任何时间",
   "backup": "备份",
   "backup policy": "备份策略",
-  "chosen servers": "台选定的云主机",
-  "days": "天",
+  "{n} chosen servers": "{n} 台所选云主机",
+  "{n} days": "{n} 天",
   "each hour, at minute": "每小时，第几分钟：",
-  "hours": "小时",
+  "{n} hours": "{n} 小时",
   "servers with a tag of": "带有标签的云主机：",
-  "weeks": "周",
+  "{n} weeks": "{n} 周",
   "Build the guest from its image": "用镜像创建虚拟机",
   "Build the guest on its host": "在主机上创建虚拟机",
   "CPUs": "CPU",
@@ -573,13 +575,13 @@ export const CHINESE: Record<string, string> = {
   "from": "来自",
   "gateway": "网关",
   "group": "组",
-  "guests": "虚拟机",
+  "{n} guests": "{n} 台虚拟机",
   "host": "主机",
   "hosts up": "台主机在线",
   "image": "镜像",
   "just now": "刚刚",
   "key": "密钥",
-  "lines": "行",
+  "{n} lines": "{n} 行",
   "locked": "已锁定",
   "memory": "内存",
   "network": "网络",
@@ -880,6 +882,8 @@ export const CHINESE: Record<string, string> = {
   "Renamed": "已重命名",
   "Stopping": "正在关机",
   "Undo": "撤销",
+  "The language could not be loaded. The page stays as it is.": "无法加载语言。页面保持不变。",
+  "This part of the page could not be loaded. Load the page again.": "无法加载页面的这一部分。请重新加载页面。",
   // Words of the APIs that the page shows: states, tasks, and actions.
   "Active": "运行",
   "Critical": "严重",

@@ -1,7 +1,7 @@
 import { list } from "./api";
 import { called, namesOf } from "./called";
 import { t } from "./messages";
-import type { Port } from "./network.types";
+import type { FloatingIp, Port } from "./network.types";
 import { shared } from "./state";
 import type { Choice } from "./ui";
 
@@ -67,4 +67,13 @@ export async function ownSubnets(): Promise<Choice[]> {
   return subnets
     .filter((row) => inside.has(row.network_id))
     .map((row) => ({ value: row.id, label: `${inside.get(row.network_id)} – ${row.cidr}` }));
+}
+
+/** Free floating addresses, and for each external network a new one. */
+export async function freeAddresses(floating: FloatingIp[]): Promise<Choice[]> {
+  const pools = await list("network", "/networks?router:external=true", "networks");
+  return [
+    ...floating.filter((ip) => !ip.port_id).map((ip) => ({ value: ip.id, label: ip.floating_ip_address })),
+    ...pools.map((pool) => ({ value: `new:${pool.id}`, label: `${t("a new one of")} ${pool.name}` })),
+  ];
 }

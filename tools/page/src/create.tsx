@@ -3,7 +3,8 @@ import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { all, call, list } from "./api";
 import { type Mistake, mistakes } from "./cloudconfig";
-import type { ComputeLimits, Flavor, NewServer, Server } from "./compute.types";
+import type { ComputeLimits, Flavor, NewServer } from "./compute.types";
+import { type Draft, EMPTY, keepDraft, loadDraft, NEW, sent } from "./draft";
 import { t } from "./messages";
 import type { NetworkReply, Port, SecurityGroup } from "./network.types";
 import { freeName, makeKey, makesKeys } from "./newkey";
@@ -11,78 +12,8 @@ import { notify } from "./noticeboard";
 import { save } from "./notices";
 import { groupCommands, groupFor, groupOf, nameFor, type Opening, openings, ownGroups } from "./openings";
 import { bootable } from "./servers";
-import { has, keep, kept, link, may, shared, useData } from "./state";
-import { type Action, Command, command, Failure, Head, Share, size, Waiting } from "./ui";
-
-export interface Draft {
-  name: string;
-  count: number;
-  image: string; // or volume:ID, or snapshot:ID
-  flavor: string;
-  network: string;
-  key: string | null; // null: nobody has chosen; "": none
-  groups: string[];
-  lets: string[]; // names of openings
-  outside: string; // the external network of its floating address
-  data: string;
-  volume: boolean;
-  zone: string;
-  metadata: string;
-  group: string;
-}
-export const EMPTY: Draft = {
-  name: "",
-  count: 1,
-  image: "",
-  flavor: "",
-  network: "auto",
-  key: null,
-  groups: [],
-  lets: [],
-  outside: "",
-  data: "",
-  volume: false,
-  zone: "",
-  metadata: "",
-  group: "",
-};
-
-/** In place of a key's name: one that the browser makes. No key can have this name. */
-export const NEW = ":new";
-
-/** What this page has sent, by the server's id, and what the next form begins with. */
-const sent = new Map<string, Draft>();
-let next: Draft | null = null;
-
-/** Begin the next form with what a server was made of. What the API no longer says, as user data, is known to this page alone. */
-export function createAgain(server: Server): void {
-  const groups = [...new Set((server.security_groups ?? []).map((group) => group.name))];
-  next = sent.get(server.id) ?? {
-    ...EMPTY,
-    name: server.name,
-    image: server.image ? server.image.id : "",
-    flavor: server.flavor.original_name,
-    network: Object.keys(server.addresses)[0] ?? "auto",
-    key: server.key_name ?? "",
-    groups: groups.filter((name) => name !== "default"),
-    metadata: Object.entries(server.metadata)
-      .map(([name, value]) => `${name}=${value}`)
-      .join("\n"),
-  };
-}
-
-/** The action that begins a new server of an image, a volume or a snapshot. */
-export const createOf = <T,>(source: (row: T) => string, when: (row: T) => boolean): Action<T> => ({
-  name: "server",
-  label: t("Create a server"),
-  rule: "os_compute_api:servers:create",
-  single: true,
-  when,
-  go: (row) => {
-    next = { ...EMPTY, image: source(row) };
-    location.hash = link("servers", "new");
-  },
-});
+import { has, link, may, shared, useData } from "./state";
+import { Command, command, Failure, Head, Share, size, Waiting } from "./ui";
 
 /** What a new server boots from. `min_disk` in GB, `min_ram` in MB. */
 interface Source {
@@ -111,26 +42,6 @@ async function storage(): Promise<Source[]> {
       .filter((row) => bootable.has(row.volume_id) && row.status === "available")
       .map(source("snapshot", t("snapshot"))),
   ];
-}
-
-/** User data of the draft. They may have secrets, so they are in the memory of this document alone. */
-let userData = "";
-
-export function keepDraft(draft: Draft | null): void {
-  userData = draft?.data ?? "";
-  keep("draft", draft ? JSON.stringify({ ...draft, data: "" }) : "");
-}
-
-/** The draft stays in this tab until it is sent or the session ends, so a reload does not lose it. */
-export function loadDraft(): Draft {
-  const given = next;
-  next = null;
-  if (given) return given;
-  try {
-    return { ...EMPTY, ...JSON.parse(kept("draft") || "{}"), data: userData };
-  } catch {
-    return { ...EMPTY, data: userData };
-  }
 }
 
 /** What a new server can have. */

@@ -86,6 +86,7 @@ export function Forwardings({ row }: { row: FloatingIp }): VNode {
     },
     ["forwardings", row.id, row.port_forwardings.length],
     10,
+    ["network"],
   );
   if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
   const remove: Action<Shown> = {

@@ -19,6 +19,7 @@ const policyWords = (row: ServerGroup): string =>
 
 export const serverGroups = (): Kind<ServerGroup> => ({
   path: "server-groups",
+  services: ["compute"],
   title: t("Server groups"),
   one: t("server group"),
   rule: "os_compute_api:os-server-groups:index",
@@ -93,6 +94,7 @@ const hostsOutside = (row: Aggregate) => async (): Promise<Choice[]> =>
 
 export const aggregates = (): Kind<Aggregate> => ({
   path: "aggregates",
+  services: ["compute"],
   title: t("Aggregates"),
   one: t("aggregate"),
   rule: "os_compute_api:os-aggregates:index",

@@ -4,7 +4,7 @@ import { type ApiError, all, call, list, upload } from "./api";
 import { called, naming } from "./called";
 import { freeServers, ownSubnets, Secret, serverAddresses } from "./choices";
 import type { KeyPair } from "./compute.types";
-import { createOf } from "./create";
+import { createOf } from "./draft";
 import { Forwardings, forward } from "./forwardings";
 import type { Credential } from "./identity.types";
 import type { Image } from "./image.types";
@@ -12,14 +12,12 @@ import type { Kind } from "./listing";
 import { t } from "./messages";
 import type { FloatingIp, Network, Port, Router, SecurityGroup, SecurityRule, Subnet } from "./network.types";
 import { Reach } from "./reach";
-import { freeAddresses } from "./server";
 import { isBootable, names } from "./servers";
 import { keep, kept, link, shared, useData } from "./state";
 import { Table } from "./table";
 import { Topology } from "./topology";
 import {
   type Action,
-  ActionButtons,
   type Choice,
   command,
   Empty,
@@ -75,6 +73,7 @@ const loadCommand = (image: string, values: Values): string =>
 
 export const images = (): Kind<Image> => ({
   path: "images",
+  services: ["image", "compute"],
   title: t("Images"),
   one: t("image"),
   rule: "image:get_images",
@@ -299,6 +298,7 @@ export const images = (): Kind<Image> => ({
 
 export const volumes = (): Kind<Volume> => ({
   path: "volumes",
+  services: ["volume", "compute"],
   title: t("Volumes"),
   one: t("volume"),
   rule: "volume:get_all",
@@ -468,6 +468,7 @@ export interface BootSnapshot extends Snapshot {
 
 export const snapshots = (): Kind<BootSnapshot> => ({
   path: "snapshots",
+  services: ["volume", "compute"],
   title: t("Volume snapshots"),
   one: t("snapshot"),
   rule: "volume:get_all_snapshots",
@@ -562,6 +563,7 @@ interface Ranged extends Network {
 
 export const networks = (): Kind<Ranged> => ({
   path: "networks",
+  services: ["network", "compute"],
   title: t("Networks"),
   one: t("network"),
   rule: "get_network",
@@ -677,6 +679,7 @@ function Ports({ network }: { network: string }): VNode {
     () => naming(list("network", `/ports?network_id=${network}`, "ports"), "servers"),
     ["ports", network],
     10,
+    ["network", "compute"],
   );
   if (!data) return error ? <Failure error={error} retry={reload} /> : <Waiting />;
   return (
@@ -738,6 +741,7 @@ const outside = (name: "outside" | "pool"): Field => ({
 });
 export const routers = (): Kind<Router> => ({
   path: "routers",
+  services: ["network", "compute"],
   title: t("Routers"),
   one: t("router"),
   rule: "get_router",
@@ -864,6 +868,7 @@ function RouterPorts({ router, reload }: { router: Router; reload: () => void })
     () => naming(list("network", `/ports?device_id=${router.id}`, "ports"), "networks"),
     ["router", router.id],
     5,
+    ["network"],
   );
   const remove: Action<Port> = {
     name: "remove",
@@ -917,6 +922,7 @@ const forwarded = (row: FloatingIp): string =>
 
 export const floating = (): Kind<FloatingIp> => ({
   path: "floating-addresses",
+  services: ["network", "compute"],
   title: t("Floating addresses"),
   one: t("floating address"),
   rule: "get_floatingip",
@@ -1043,6 +1049,7 @@ const PRESETS = (): Choice[] => [
 
 export const securityGroups = (): Kind<SecurityGroup> => ({
   path: "security-groups",
+  services: ["network", "compute"],
   title: t("Security groups"),
   one: t("security group"),
   rule: "get_security_group",
@@ -1247,6 +1254,7 @@ function Rules({ group, reload }: { group: SecurityGroup; reload: () => void }):
 
 export const keys = (): Kind<KeyPair> => ({
   path: "keys",
+  services: ["compute"],
   title: t("Keys"),
   one: t("key"),
   rule: "os_compute_api:os-keypairs:index",
@@ -1316,6 +1324,7 @@ export const keys = (): Kind<KeyPair> => ({
 
 export const credentials = (): Kind<Credential> => ({
   path: "credentials",
+  services: ["identity"],
   title: t("Application credentials"),
   one: t("application credential"),
   rule: "identity:create_application_credential",
@@ -1473,5 +1482,3 @@ export function Quotas(): VNode {
     </>
   );
 }
-
-export { ActionButtons, freeAddresses };

@@ -1,6 +1,7 @@
 // The view of one kind of thing, from its description: a list, a page for each, and their actions.
 import type { ComponentChildren, VNode } from "preact";
 import { useState } from "preact/hooks";
+import type { Service } from "./api";
 import { t } from "./messages";
 import { link, may, useData } from "./state";
 import { type Column, type Filter, Table } from "./table";
@@ -35,6 +36,7 @@ export interface Kind<T = object> {
   empty: string;
   command: string;
   every?: number;
+  services?: Service[]; // the APIs whose requests change it; without them, it is loaded again and again
   everyone?: string; // the rule that shows all projects
   filters?: Filter<T>[];
   facts?(row: T): [string, ComponentChildren][];
@@ -51,9 +53,18 @@ export const nameOf = (kind: Kind, row: object): string =>
   kind.nameOf ? kind.nameOf(row) : ((row as Thing).name ?? "");
 export const idOf = (kind: Kind, row: object): string => (kind.idOf ? kind.idOf(row) : (row as Thing).id);
 
+/** Seconds between two loads of things that change by themselves, and what their states look like. */
+const MOVING = 3;
+const isMoving = (row: object): boolean => /ing$|^pending|^build|^saving/i.test((row as Thing).status ?? "");
+
 export function Listing({ kind }: { kind: Kind }): VNode {
   const [open, setOpen] = useState<Action<object> | null>(null);
-  const { data, error, reload } = useData(() => kind.load(false), [kind.path], kind.every ?? 5);
+  const { data, error, reload } = useData(
+    () => kind.load(false),
+    [kind.path],
+    (rows) => (rows.some(isMoving) ? MOVING : (kind.every ?? 5)),
+    kind.services,
+  );
   const create = usable(kind.create ?? [], {});
   const buttons = create.map((action, at) => (
     <button key={action.name} type="button" class={at === 0 ? "primary" : ""} onClick={() => setOpen(action)}>
@@ -111,7 +122,8 @@ export function Details({ kind, id }: { kind: Kind; id: string }): VNode {
       return row;
     },
     [kind.path, id],
-    kind.every ?? 5,
+    (row) => (isMoving(row) ? MOVING : (kind.every ?? 5)),
+    kind.services,
   );
   const name = data ? nameOf(kind, data) || id : id;
   const status = data && (data as Thing).status;

@@ -1,4 +1,5 @@
-// The stream of changes: which servers have changed, so that views read them again. Without it, views poll.
+// The stream of changes: which servers have changed, and by which APIs other things have, so that views read them again.
+// Without it, views poll.
 import { useEffect, useState } from "preact/hooks";
 import { named } from "./api";
 
@@ -14,11 +15,25 @@ const FIRST_WAIT = 2;
 const LAST_WAIT = 60;
 
 const watchers = new Set<(change: Change | null) => void>();
+const askers = new Set<(services: string[] | null) => void>();
 let open = false;
+let requests = false;
 let current: AbortController | null = null;
 let again = 0;
 
 export const isLive = (): boolean => open;
+/** Whether the stream tells of requests to all APIs: it needs the cloud's audit log. */
+export const tellsRequests = (): boolean => open && requests;
+
+/** Call `changed` with the APIs by which requests have changed something, and with null at the stream's begin and end. */
+export function watchRequests(changed: (services: string[] | null) => void): () => void {
+  askers.add(changed);
+  return () => void askers.delete(changed);
+}
+
+const tellAskers = (services: string[] | null): void => {
+  for (const changed of [...askers]) changed(services);
+};
 
 /** Call `changed` with each change, and with null when the stream begins or ends. Return how to stop. */
 export function watch(changed: (change: Change | null) => void): () => void {
@@ -34,6 +49,7 @@ function set(next: boolean): void {
   if (open === next) return;
   open = next;
   tell(null);
+  tellAskers(null);
 }
 
 function take(block: string): void {
@@ -43,7 +59,10 @@ function take(block: string): void {
     if (line.startsWith("event: ")) name = line.slice(7);
     else if (line.startsWith("data: ")) data += line.slice(6);
   }
-  if (name === "begin") set(true);
+  if (name === "begin") {
+    requests = (JSON.parse(data) as string[]).includes("requests");
+    set(true);
+  } else if (name === "requests") tellAskers(JSON.parse(data) as string[]);
   else if (name === "servers" || name === "others")
     tell({ own: name === "servers", ids: JSON.parse(data) as string[] });
 }

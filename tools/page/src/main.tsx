@@ -5,8 +5,6 @@ import { Alerts, sees as seesAlerts } from "./alerts";
 import { ApiError, call, onExpired, onOther, send } from "./api";
 import { backups, policies } from "./backups";
 import { balancers } from "./balancers";
-import { Create } from "./create";
-import { Explorer } from "./explorer";
 import { visited } from "./finder";
 import { aggregates, serverGroups } from "./groups";
 import { Icon } from "./icons";
@@ -23,14 +21,15 @@ import {
   snapshots,
   volumes,
 } from "./kinds";
+import { late } from "./late";
 import { Details, type Kind, Listing, visible } from "./listing";
 import { follow, useLive } from "./live";
 import { LANGUAGES, language, setLanguage, t } from "./messages";
+import { notify } from "./noticeboard";
 import { Notices } from "./notices";
 import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
 import { Overview } from "./overview";
 import { type Doing, Finder } from "./palette";
-import { Server } from "./server";
 import { Servers } from "./servers";
 import {
   addressed,
@@ -56,6 +55,10 @@ import {
   usePlace,
 } from "./state";
 import { ActionDialog, Dialog, Drop, Empty, Failure, Guard, Head, Waiting } from "./ui";
+
+const Create = late(async () => (await import("./create")).Create);
+const Explorer = late(async () => (await import("./explorer")).Explorer);
+const Server = late(async () => (await import("./server")).Server);
 
 type Group = [string, { path: string; title: string; show: boolean }[]];
 
@@ -335,8 +338,7 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
           <select
             value={language()}
             onChange={(event) => {
-              setLanguage(event.currentTarget.value);
-              changed();
+              void setLanguage(event.currentTarget.value).then(changed, noLanguage);
             }}
           >
             {Object.entries(LANGUAGES).map(([code, name]) => (
@@ -353,6 +355,9 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
     </div>
   );
 }
+
+const noLanguage = (error: Error): void =>
+  notify({ words: t("The language could not be loaded. The page stays as it is."), error });
 
 function applyTheme(): void {
   const theme = remembered("theme");
@@ -755,5 +760,6 @@ addEventListener("pageshow", (event) => event.persisted && location.reload());
 const root = document.getElementById("app")!;
 applyTheme();
 keepPositions();
-setLanguage(language(), false);
-render(<App />, root);
+void setLanguage(language(), false)
+  .catch(noLanguage)
+  .then(() => render(<App />, root));

@@ -4,10 +4,10 @@ import { useState } from "preact/hooks";
 import { call, list, send } from "./api";
 import { called, naming } from "./called";
 import type { AuditEvent, Body, Daemon, Flavor, Hypervisor, Server, ServerAction } from "./compute.types";
-import { Graphs } from "./graphs";
 import type { Assignment, Project, User } from "./identity.types";
+import { late } from "./late";
 import type { Kind } from "./listing";
-import { t } from "./messages";
+import { counted, t } from "./messages";
 import type { Versions } from "./page.types";
 import {
   drainSteps,
@@ -337,6 +337,8 @@ const taken = (
 const versionOf = (value: number): string =>
   value >= 1000 ? `${Math.floor(value / 1000000)}.${Math.floor(value / 1000) % 1000}.${value % 1000}` : String(value);
 
+const Graphs = late(async () => (await import("./graphs")).Graphs);
+
 /** Every host as a field, so that a hundred fit on one screen. Its colour is the larger share of CPUs and memory. */
 export function CloudMap({ hosts }: { hosts: Host[] }): VNode {
   const up = hosts.filter((row) => stateOf(row) === "up");
@@ -348,8 +350,9 @@ export function CloudMap({ hosts }: { hosts: Host[] }): VNode {
         <b>
           {up.length} / {hosts.length}
         </b>{" "}
-        {t("hosts up")} · <b>{sum("running_vms")}</b> {t("guests")} · {t("memory")} <b>{size(sum("memory_mb_used"))}</b>{" "}
-        / {size(sum("memory_mb"))} · {t("CPUs")} <b>{sum("vcpus_used")}</b> / {sum("vcpus")}
+        {t("hosts up")} · {counted(sum("running_vms"), "{n} guest", "{n} guests")} · {t("memory")}{" "}
+        <b>{size(sum("memory_mb_used"))}</b> / {size(sum("memory_mb"))} · {t("CPUs")} <b>{sum("vcpus_used")}</b> /{" "}
+        {sum("vcpus")}
       </p>
       <ul>
         {hosts.map((row) => {
@@ -756,6 +759,7 @@ const choicesOf = (kind: "projects" | "roles" | "users") => async () =>
 
 export const users = (): Kind<User> => ({
   path: "users",
+  services: ["identity"],
   title: t("Users"),
   one: t("user"),
   rule: "identity:list_users",
@@ -903,6 +907,7 @@ function Roles({ query }: { query: string }): VNode {
 
 export const projects = (): Kind<Project> => ({
   path: "projects",
+  services: ["identity"],
   title: t("Projects"),
   one: t("project"),
   rule: "identity:list_projects",
@@ -1065,6 +1070,7 @@ function ProjectQuota({ project }: { project: string }): VNode | null {
 
 export const flavors = (): Kind<Flavor> => ({
   path: "flavors",
+  services: ["compute"],
   title: t("Flavors"),
   one: t("flavor"),
   rule: "os_compute_api:flavors:detail",

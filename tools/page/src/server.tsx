@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { ApiError, all, call, list } from "./api";
 import { backups } from "./backups";
 import { called, naming } from "./called";
+import { freeAddresses } from "./choices";
 import type {
   Attachment,
   Server as Instance,
@@ -13,13 +14,13 @@ import type {
   SecurityGroupOfServer,
 } from "./compute.types";
 import { ConsoleView, consoleUrl, isReached, type Kind } from "./consoles";
-import { createAgain, createOf } from "./create";
+import { createAgain, createOf } from "./draft";
 import { Graphs, rateWords } from "./graphs";
 import { withNames } from "./hints";
 import { Icon } from "./icons";
 import type { Image } from "./image.types";
 import type { Change } from "./live";
-import { t } from "./messages";
+import { counted, t } from "./messages";
 import type { FloatingIp } from "./network.types";
 import { save } from "./notices";
 import { hostOf, isBootable, names, serverActions, statusOf, taskOf } from "./servers";
@@ -642,14 +643,6 @@ function Interfaces({ server }: { server: Instance }): VNode {
   );
 }
 
-export async function freeAddresses(floating: FloatingIp[]) {
-  const pools = await list("network", "/networks?router:external=true", "networks");
-  return [
-    ...floating.filter((ip) => !ip.port_id).map((ip) => ({ value: ip.id, label: ip.floating_ip_address })),
-    ...pools.map((pool) => ({ value: `new:${pool.id}`, label: `${t("a new one of")} ${pool.name}` })),
-  ];
-}
-
 // --- disks
 
 type Attached = Attachment & { volume: Volume | null };
@@ -910,7 +903,7 @@ function Consoles({ server }: { server: Instance }): VNode {
         >
           {[100, 1000, 10000].map((count) => (
             <option key={count} value={count}>
-              {count} {t("lines")}
+              {counted(count, "{n} line", "{n} lines")}
             </option>
           ))}
         </select>

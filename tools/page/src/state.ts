@@ -1,9 +1,9 @@
 // What the whole page shares: session, rights, address, and preferences of this browser.
 import { useEffect, useReducer, useRef, useState } from "preact/hooks";
-import { call, connection, send, show } from "./api";
+import { call, connection, type Service, send, show } from "./api";
 import type { Server } from "./compute.types";
 import type { Named, TokenReply } from "./identity.types";
-import { type Change, isLive, RESTING, watch } from "./live";
+import { type Change, isLive, RESTING, tellsRequests, watch, watchRequests } from "./live";
 import type { OperationView, Rights } from "./page.types";
 
 export interface Session {
@@ -273,6 +273,8 @@ export function scrollBack(): () => void {
 
 /** Views that load again after so many seconds show nothing that is under way. */
 const SLOW = 4;
+/** Seconds between two loads that requests of others cause. */
+const GAP = 3;
 
 export interface Loaded<T> {
   data: T | null;
@@ -282,13 +284,14 @@ export interface Loaded<T> {
 
 /**
  * Load data now, when `keys` change, and every `seconds` while the page is visible. `concerns`: whether a change of servers
- * is one of these data. With it, data at rest are loaded when they change, and seldom besides.
+ * is one of these data, or the APIs whose requests change them. With it, data at rest are loaded when they change, and
+ * seldom besides.
  */
 export function useData<T>(
   load: (previous: T | null) => Promise<T>,
   keys: unknown[],
   seconds: number | ((data: T) => number) = 0,
-  concerns?: (change: Change) => boolean,
+  concerns?: ((change: Change) => boolean) | Service[],
 ): Loaded<T> {
   const [state, set] = useState<{ data: T | null; error: Error | null }>({ data: null, error: null });
   const [turn, again] = useReducer((count: number) => count + 1, 0);
@@ -306,6 +309,7 @@ export function useData<T>(
     let timer = 0;
     let runs = false;
     let stale = false;
+    let loaded = 0;
     const run = async () => {
       clearTimeout(timer);
       stale = runs;
@@ -319,7 +323,9 @@ export function useData<T>(
           latest.current = data;
           set({ data, error: null });
           if (typeof seconds === "function") wait = seconds(data);
-          if (concerns && isLive() && wait >= SLOW) wait = RESTING;
+          loaded = Date.now();
+          const isTold = Array.isArray(concerns) ? tellsRequests() : concerns && isLive();
+          if (isTold && wait >= SLOW) wait = RESTING;
         } catch (error) {
           if (!live) return;
           set((old) => ({ data: old.data, error: error as Error }));
@@ -330,15 +336,22 @@ export function useData<T>(
       if (live && wait) timer = window.setTimeout(run, stale ? 0 : wait * 1000);
     };
     void run();
-    const stop =
-      concerns &&
-      watch((change) => {
-        if (change === null || concerns(change)) void run();
-      });
+    const soon = () => {
+      clearTimeout(timer);
+      timer = window.setTimeout(run, Math.max(0, loaded + GAP * 1000 - Date.now()));
+    };
+    const stops = Array.isArray(concerns)
+      ? [
+          watchRequests((found) => (found === null || concerns.some((api) => found.includes(api))) && soon()),
+          watch((change) => change?.own && concerns.includes("compute") && soon()),
+        ]
+      : concerns
+        ? [watch((change) => (change === null || concerns(change)) && void run())]
+        : [];
     return () => {
       live = false;
       clearTimeout(timer);
-      stop?.();
+      for (const stop of stops) stop();
     };
   }, [identity, turn]);
   return { ...state, reload: () => again(undefined as never) };

@@ -31,6 +31,7 @@ export function Topology(): VNode | null {
     },
     ["topology"],
     10,
+    ["network", "compute"],
   );
   if (!data) return null;
   const outside = data.networks.filter((row) => row["router:external"]);

@@ -1,6 +1,7 @@
 // A new server with what it needs beside it: groups for what it lets in, a new key, a floating address.
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { commandOf, EMPTY, NEW, portOf, presets } from "../src/create";
+import { commandOf, portOf, presets } from "../src/create";
+import { EMPTY, NEW } from "../src/draft";
 import type { SecurityGroup, SecurityRule } from "../src/network.types";
 import { groupCommands, groupFor, groupOf, nameFor, openings } from "../src/openings";
 import { shared } from "../src/state";

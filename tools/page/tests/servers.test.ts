@@ -2,7 +2,8 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { aimed, backups, guarded, kept, makeImage, bodyOf as policyBody, timing } from "../src/backups";
 import type { Backup, Flavor, Server } from "../src/compute.types";
-import { bodyOf, commandOf, corrected, EMPTY, keepDraft, loadDraft, metadataOf, NEW, problems } from "../src/create";
+import { bodyOf, commandOf, corrected, metadataOf, problems } from "../src/create";
+import { EMPTY, keepDraft, loadDraft, NEW } from "../src/draft";
 import { example } from "../src/explorer";
 import type { Image } from "../src/image.types";
 import { type BootSnapshot, images, snapshots, volumes } from "../src/kinds";
@@ -219,7 +220,7 @@ test.each([
 test("a policy in words", () => {
   expect(kept({ hourly: 0, daily: 7, weekly: 4 })).toBe("7 days, 4 weeks");
   expect(kept({})).toBe("none");
-  expect(aimed({ servers: ["a"], tags: ["x", "y"], all: false })).toBe("1 chosen servers; servers with a tag of x, y");
+  expect(aimed({ servers: ["a"], tags: ["x", "y"], all: false })).toBe("1 chosen server; servers with a tag of x, y");
   expect(aimed({ servers: [], tags: [], all: true })).toBe("all servers");
 });
 

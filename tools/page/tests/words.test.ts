@@ -1,8 +1,9 @@
 // Sizes, times, commands and sentences.
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { WORDS } from "../src/chinese";
 import { socketOf } from "../src/consoles";
 import { sentence } from "../src/kinds";
-import { setLanguage } from "../src/messages";
+import { counted, setLanguage, use } from "../src/messages";
 import { link } from "../src/state";
 import { ago, command, duration, parseTime, quote, size, words } from "../src/ui";
 
@@ -11,7 +12,7 @@ beforeEach(() => {
   vi.stubGlobal("document", { documentElement: { lang: "en" } });
 });
 afterEach(() => {
-  setLanguage("en", false);
+  use("en", {});
   vi.useRealTimers();
   vi.unstubAllGlobals();
 });
@@ -55,12 +56,29 @@ test.each([
   expect(duration(from, to)).toBe(text);
 });
 
-test("words are translated, and those without a translation stay", () => {
+test("words are translated, and those without a translation stay", async () => {
   expect(words("SHELVED_OFFLOADED")).toBe("Shelved offloaded");
   expect(words("confirmResize")).toBe("Confirm resize");
-  setLanguage("zh", false);
+  await setLanguage("zh", false);
+  expect(document.documentElement.lang).toBe("zh");
   expect(words("ACTIVE")).not.toBe("Active");
   expect(words("xyzzy")).toBe("Xyzzy");
+});
+
+test.each([
+  ["en", {}, ["0 guests", "1 guest", "2 guests", "1,000 guests"]],
+  ["zh", WORDS, ["0 台虚拟机", "1 台虚拟机", "2 台虚拟机", "1,000 台虚拟机"]],
+  // A language with four forms.
+  [
+    "pl",
+    { "{n} guests": { one: "{n} gość", few: "{n} goście", many: "{n} gości" } },
+    ["0 gości", "1 gość", "2 goście", "1000 gości"],
+  ],
+  ["pl", { "{n} guests": {} }, ["0 guests"]],
+] as const)("counted in %s has the plurals of the language", (code, words, texts) => {
+  use(code, words);
+  const found = [0, 1, 2, 1000].map((count) => counted(count, "{n} guest", "{n} guests"));
+  expect(found.slice(0, texts.length)).toEqual(texts);
 });
 
 test("quote protects what a shell would read", () => {

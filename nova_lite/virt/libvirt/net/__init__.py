@@ -10,6 +10,7 @@
 - `nft`, `firewall`, `anti_spoofing`, `security_groups`, `floating_ips`: tables of nftables: access to this host,
   forged addresses, security groups, floating addresses
 - `group_members`, `conntrack_zones`: equal addresses of two networks in security groups, and their connections
+- `untracked`: interfaces with stateless security groups
 - `probes`: marked packets of guests, and where this host sees them
 - `qos`: limits and marks of QoS policies
 - `address_pairs`, `dual_stack`: further addresses, and IPv6

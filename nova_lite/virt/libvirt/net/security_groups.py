@@ -6,6 +6,7 @@ kinds of connections are tracked, and replies to allowed connections pass.
 
 The table has four parts: the rules of each group (``in_…``, ``out_…``, and sets of members' addresses), the groups of
 each interface (``port_in_…``, ``port_out_…``), the assignment of packets to interfaces, and the zones of connections.
+Interfaces with stateless groups have no connections (`untracked`): each packet of theirs needs a rule.
 The table is replaced as a whole in one step. Established connections continue until they end. The chains of a group
 with rules about members are there for each realm (`group_members`) of its interfaces.
 
@@ -41,7 +42,7 @@ from nova_lite.objects.security_group import (
     protocol_number,
 )
 from nova_lite.virt import images
-from nova_lite.virt.libvirt.net import address_pairs, dual_stack, floating_ips, group_members, nft
+from nova_lite.virt.libvirt.net import address_pairs, dual_stack, floating_ips, group_members, nft, untracked
 from nova_lite.virt.libvirt.net.address_pairs import Pair
 from nova_lite.virt.libvirt.net.conntrack_zones import ConntrackZones
 from nova_lite.virt.libvirt.net.group_members import FAMILIES, VERSIONS, MemberSet, Place, Realms
@@ -321,7 +322,9 @@ def ruleset(table: str, ports: dict[str, list[VIF]], filters: PortFilters) -> st
     parts += [
         part
         for vif, mine in vifs
-        for part in _port(vif, [_chain_name(group, realms.place(vif.network.id)) for group in mine])
+        for part in _port(
+            vif, [_chain_name(group, realms.place(vif.network.id)) for group in mine], untracked.is_stateful(mine)
+        )
     ]
     only = [vif for vif, _ in vifs]
     paired = [(vif, pairs) for vif in only if (pairs := address_pairs.of(vif))]
@@ -333,6 +336,8 @@ def ruleset(table: str, ports: dict[str, list[VIF]], filters: PortFilters) -> st
         _hook("ingress_forward", "forward", -5, inward),
         _hook("ingress_output", "output", -5, _verdicts(only, INGRESS)),
     ]
+    if lines := untracked.rules([(vif, untracked.is_stateful(mine)) for vif, mine in vifs]):
+        parts.append(_hook("untracked", "prerouting", untracked.PRIORITY, lines))
     body = "\n".join(parts)
     return f"{gone}table inet {table} {{\n{body}\n}}\n"
 
@@ -473,16 +478,16 @@ def _icmp(number: int, kind: int | None, code: int | None) -> list[str]:
     return words
 
 
-def _port(vif: VIF, groups: list[str]) -> list[str]:
+def _port(vif: VIF, groups: list[str], is_stateful: bool) -> list[str]:
     """Return the rules of a port: replies and related packets pass, then the groups decide, and the rest is dropped.
 
-    ``groups``: ends of the names of their chains.
+    ``groups``: ends of the names of their chains. Without ``is_stateful``, the groups decide on replies, too.
 
     Some rules do not depend on groups. A guest may be a DHCP client but not a DHCP server. With IPv6 it may announce
     its own addresses, but not act as a router.
     """
     name = nft.identifier(vif.id)
-    both = ["ct state established,related accept", "ct state invalid drop"]
+    both = ["ct state established,related accept", "ct state invalid drop"] if is_stateful else []
     own6 = dual_stack.addresses(vif)
     assigned = own6 and (ipv6.is_assigned(vif.network) or ipv6.is_stateless(vif.network))
     inward = [

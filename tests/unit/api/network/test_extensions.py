@@ -71,6 +71,7 @@ def test_extensions_are_those_that_are_served(api: Api) -> None:
         "standard-attr-revisions",
         "standard-attr-tag",
         "standard-attr-timestamp",
+        "stateful-security-group",
         "subnet_allocation",
         "subnetpool-prefix-ops",
         "tag-creation",

@@ -12,10 +12,10 @@ import pytest
 from nova_lite.api.http import transfers
 from nova_lite.api.identity import directory
 from nova_lite.api.page import events
-from nova_lite.api.page.events import MAX_CHANGES, MAX_OF_USER, OVERLAP, Caller, Feed, Stream
+from nova_lite.api.page.events import LATE, MAX_CHANGES, MAX_OF_USER, OVERLAP, Caller, Feed, Requests, Stream
 from nova_lite.base import exceptions
 from nova_lite.base.timing import TIMING
-from nova_lite.objects import Instance
+from nova_lite.objects import AuditEvent, Instance
 from tests.support.control_plane import make_instance
 from tests.support.http_site import HttpSite, serving
 from tests.support.identity_api import World
@@ -95,6 +95,47 @@ def test_change_is_told_to_its_project_and_to_who_sees_all(feed: Feed, conductor
     assert taken(admin) == [("others", ["s1"])]
     feed.turn()
     assert taken(own) == taken(admin) == []
+
+
+def request(number: int, service: str, project: str = "p1", action: str = "update") -> AuditEvent:
+    at = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+    values = {"action": action, "outcome": "success", "project_id": project}
+    return AuditEvent(uuid=str(number), event_time=at, service=service, **values)
+
+
+def test_change_by_a_request_is_told_once_to_its_project_and_to_who_sees_all(
+    conductor: Conductor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events.threading.Thread, "start", lambda self: None)
+    stored = [request(0, "image")]
+    asked = []
+    requests = Requests(lambda since: asked.append(since) or list(stored))  # type: ignore[func-returns-value]
+    feed = Feed(conductor.read, 20, 0.01, TIMING.api, lambda: conductor.time, requests)
+    feed.turn()
+    own, other, admin = (feed.open(item) for item in (caller(), caller("p2"), caller("p3", sees_all=True)))
+    assert taken(own) == taken(other) == taken(admin) == [("begin", ["requests"])]
+    stored[:0] = [
+        request(9, "identity", action="authenticate"),
+        request(1, "network"),
+        request(2, "volume"),
+        request(3, "network"),
+        request(4, "image", "p2"),
+    ]
+    feed.turn()
+    assert taken(own) == [("requests", ["network", "volume"])]
+    assert taken(other) == [("requests", ["image"])]
+    assert taken(admin) == [("requests", ["image", "network", "volume"])]
+    feed.turn()
+    assert taken(own) == taken(other) == taken(admin) == []
+    assert datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - asked[-1] < 2 * LATE
+
+
+def test_stream_of_a_cloud_without_an_audit_log_tells_of_servers_alone(feed: Feed, conductor: Conductor) -> None:
+    stream = feed.open(caller())
+    assert taken(stream) == [("begin", [])]
+    conductor.change("s1")
+    feed.turn()
+    assert taken(stream) == [("servers", ["s1"])]
 
 
 def test_change_that_appears_late_is_told(feed: Feed, conductor: Conductor) -> None:

@@ -47,7 +47,7 @@ def test_root_is_the_page_with_a_strict_policy(page: PageClient) -> None:
     response = page("GET", "/", marked=False)
     assert response.status_code == 200
     assert response.content_type == "text/html"
-    assert b'<script src="app.js" defer></script>' in response.body
+    assert b'<script type="module" src="app.js"></script>' in response.body
     assert b"style=" not in response.body
     assert_secure(response)
     assert "script-src 'self'; style-src 'self'; font-src 'self'" in response.headers["Content-Security-Policy"]
@@ -65,12 +65,11 @@ def test_file_is_sent_compressed_and_once(page: PageClient) -> None:
 
 
 def test_files_of_the_first_view_are_small() -> None:
-    """The script is at most 110 KB, the typeface 50 KB, and both with page and style 160 KB, compressed."""
+    """The typeface is at most 50 KB, and page and style besides 15 KB, compressed."""
     site = files.load()
     (font,) = (path for path in site if path.endswith(".woff2"))
-    assert len(site["/app.js"].compressed) <= 110_000
     assert len(site[font].compressed) <= 50_000
-    assert sum(len(site[path].compressed) for path in ("/", "/app.js", "/style.css", font)) <= 160_000
+    assert sum(len(site[path].compressed) for path in ("/", "/style.css")) <= 15_000
 
 
 def test_typeface_is_loaded_early_and_kept_for_good(page: PageClient) -> None:
@@ -83,6 +82,20 @@ def test_typeface_is_loaded_early_and_kept_for_good(page: PageClient) -> None:
     assert response.body[:4] == b"wOF2"
     assert_secure(response)
     assert page("GET", "/app.js", marked=False).headers["Cache-Control"] == "no-cache"
+
+
+def test_scripts_of_the_first_view_are_small() -> None:
+    """Compressed, they have at most 80 KB. Other views, languages and consoles come later."""
+    site = files.load()
+    parts = re.findall(r'<link rel="modulepreload" href="([^"]+)">', site["/"].data.decode())
+    scripts = {"/app.js", *(f"/{name}" for name in parts)}
+    assert sum(len(site[path].compressed) for path in scripts) <= 80_000
+    later = {path for path in site if path.endswith(".js")} - scripts
+    assert later >= {"/chinese.js", "/screen.js", "/terminal.js"}
+    # The imports of each script are among them, so that the browser does not load one after the other.
+    for path in scripts:
+        at_once = re.findall(r'(?:from|import)"\./([^"]+)"', site[path].data.decode())
+        assert {f"/{name}" for name in at_once} <= scripts
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/../app.py", "/static/app.js", "/sources.sha256", "/%00", "/app.js/"])
@@ -658,6 +671,8 @@ def test_every_text_of_the_page_is_in_the_catalogue() -> None:
     assert len(keys) == len(set(keys))
     text = source_text()
     used = set(re.findall(r'\bt\("((?:[^"\\]|\\.)+)"\)', text))
+    # The key of a text with a number is its plural.
+    used |= set(re.findall(r'"\{n\}[^"]+", "(\{n\}[^"]+)"\)', text))
     assert len(used) > 400
     assert used - set(keys) - set(re.findall(r'"([^"]+)": "', foreign)) == set()
     # Errors of the page itself are translated where they are shown.

@@ -1,4 +1,4 @@
-"""Prepared queries run on the driver's cursor, with the rows that SQLAlchemy reads."""
+"""Prepared statements run on the driver's cursor. SQLAlchemy itself reads and makes the same."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from nova_lite.db.core import models, plans
+from nova_lite.db.core import actions, models, plans
 from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.statements import insert_unless_taken
 from nova_lite.db.servers import instances
 from tests.support import make
 from tests.support.statements import counting
@@ -91,3 +92,142 @@ def test_connection_that_broke_is_replaced(db: Database, monkeypatch: pytest.Mon
             db.read(lambda uow: uow.rows(_MISSING, {"id": 1}))
     assert failed.value.connection_invalidated
     assert db.read(lambda uow: uow.rows(_NAMED, {"uuids": [uuid]}).one().uuid) == uuid
+
+
+# --- lists that are part of the statement
+
+
+def test_list_in_the_statement_itself_is_kept(db: Database) -> None:
+    uuid = db.write(make.instance, host="h1")
+    query = sa.select(models.Instance.uuid).where(
+        models.Instance.host.in_(["h1", "h2"]), models.Instance.uuid.in_(sa.bindparam("uuids", expanding=True))
+    )
+    for uuids in ([uuid], ["a", uuid, "b"], []):
+        assert db.read(lambda uow, uuids: uow.rows(query, {"uuids": uuids}).all(), uuids) == [(uuid,)][: len(uuids)]
+
+
+# --- rows of the ORM
+
+_INSTANCE = sa.select(models.Instance).where(models.Instance.uuid == sa.bindparam("instance_uuid"))
+_WITH_ACTION = (
+    sa.select(models.Instance.uuid, models.Instance, models.InstanceAction)
+    .outerjoin(models.InstanceAction, models.InstanceAction.instance_uuid == models.Instance.uuid)
+    .where(models.Instance.uuid == sa.bindparam("instance_uuid"))
+)
+
+
+def columns(row: models.Base) -> dict[str, Any]:
+    return {column.key: getattr(row, column.key) for column in sa.inspect(type(row)).column_attrs}
+
+
+def test_rows_of_the_orm_are_those_of_sqlalchemy(db: Database, conf: Any) -> None:
+    uuid = db.write(make.instance, host="h1", tag_names=["a"])
+
+    def open_action(uow: UnitOfWork) -> None:
+        row = instances.get_row(uow, make.context(admin=True), uuid)
+        actions.open_action(uow, conf, make.context(), row, "stop", {"a": [1]})
+
+    def read(uow: UnitOfWork, is_prepared: bool) -> list[dict[str, Any]]:
+        values = {"instance_uuid": uuid}
+        found = uow.found(_WITH_ACTION, values) if is_prepared else uow.session.execute(_WITH_ACTION, values).all()
+        ((read_uuid, *rows),) = found
+        assert read_uuid == uuid
+        return [columns(row) for row in rows]
+
+    db.write(open_action)
+    prepared, expected = (db.read(read, is_prepared) for is_prepared in (True, False))
+    assert prepared == expected
+    assert prepared[1]["payload"] == {"a": [1]}
+
+
+def test_row_of_an_outer_join_without_a_match_is_none(db: Database) -> None:
+    uuid = db.write(make.instance, host="h1")
+    ((_, instance, action),) = db.read(lambda uow: uow.found(_WITH_ACTION, {"instance_uuid": uuid}))
+    assert (instance.uuid, action) == (uuid, None)
+
+
+def test_changed_row_of_the_orm_is_written(db: Database) -> None:
+    uuid = db.write(make.instance, host="h1")
+
+    def rename(uow: UnitOfWork) -> None:
+        ((row,),) = uow.found(_INSTANCE, {"instance_uuid": uuid})
+        assert row not in uow.session.dirty
+        row.display_name = "new"
+        assert sa.inspect(row).attrs.display_name.history.deleted != ()
+
+    db.write(rename)
+    assert db.read(instances.get, make.context(admin=True), uuid).display_name == "new"
+
+
+@pytest.mark.parametrize("refreshes", [False, True])
+def test_row_that_the_session_has_is_refreshed_if_the_query_says_so(db: Database, refreshes: bool) -> None:
+    uuid = db.write(make.instance, host="h1")
+    query = _INSTANCE.execution_options(populate_existing=True) if refreshes else _INSTANCE
+
+    def read_twice(uow: UnitOfWork) -> str:
+        first = instances.get_row(uow, make.context(admin=True), uuid)
+        uow.change(sa.update(models.Instance).values(display_name="changed"))
+        ((row,),) = uow.found(query, {"instance_uuid": uuid})
+        assert row is first
+        name: str = row.display_name
+        return name
+
+    assert (db.write(read_twice) == "changed") is refreshes
+
+
+def test_parts_of_a_row_are_read_at_their_use_and_again_after_a_refresh(db: Database) -> None:
+    uuid = db.write(make.instance, host="h1", tag_names=["a"])
+    query = _INSTANCE.execution_options(populate_existing=True)
+
+    def read_twice(uow: UnitOfWork) -> list[list[str]]:
+        found = []
+        for _ in range(2):
+            ((row,),) = uow.found(query, {"instance_uuid": uuid})
+            found.append([tag.tag for tag in row.tags])
+            uow.change(sa.update(models.InstanceTag).values(tag="b"))
+        return found
+
+    assert db.write(read_twice) == [["a"], ["b"]]
+
+
+def test_model_whose_parts_are_joined_has_no_plan(db: Database) -> None:
+    with pytest.raises(TypeError, match="ComputeNode has parts that its query joins"):
+        plans.row_plan(sa.select(models.ComputeNode), db.engine.dialect)
+
+
+# --- changes
+
+_RENAME = sa.update(models.Instance).where(models.Instance.uuid.in_(sa.bindparam("uuids", expanding=True)))
+_RENAME = _RENAME.values(display_name=sa.bindparam("new_name"))
+_DELETE = sa.delete(models.Instance).where(models.Instance.host == sa.bindparam("of_host"))
+
+
+def test_change_returns_the_number_of_matched_rows(db: Database) -> None:
+    uuids = [db.write(make.instance, host="h1") for _ in range(3)]
+    for chosen in (uuids[:2], uuids[:2], uuids[:1], []):  # the second one changes nothing
+        assert db.write(UnitOfWork.change, _RENAME, {"uuids": chosen, "new_name": "new"}) == len(chosen)
+
+
+def test_change_that_returns_columns_returns_them_converted(db: Database) -> None:
+    uuid = db.write(make.instance, host="h1")
+    statement = _DELETE.returning(models.Instance.uuid, models.Instance.flavor)
+    ((deleted, flavor),) = db.write(lambda uow: uow.run(statement, {"of_host": "h1"}).all())
+    assert (deleted, flavor["name"]) == (uuid, make.flavor().name)
+
+
+def test_prepared_insert_fills_defaults_as_sqlalchemy_does(db: Database) -> None:
+    values = {"uuid": "1" * 36, "host": "a", "binary": "nova-compute", "topic": "compute"}
+
+    def insert(uow: UnitOfWork) -> list[dict[str, Any]]:
+        time = uow.now
+        assert insert_unless_taken(uow, models.Service, {**values, "created_at": time})
+        assert not insert_unless_taken(uow, models.Service, {**values, "created_at": time})
+        uow.session.add(models.Service(**{**values, "uuid": "2" * 36, "host": "b"}, created_at=time))
+        uow.session.flush()
+        uow.session.expire_all()
+        query = sa.select(models.Service).order_by(models.Service.host)
+        return [columns(row) for row in uow.session.scalars(query)]
+
+    first, second = db.write(insert)
+    own = {"id", "uuid", "host"}
+    assert {name: first[name] for name in first.keys() - own} == {name: second[name] for name in second.keys() - own}

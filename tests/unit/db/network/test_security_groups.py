@@ -227,6 +227,28 @@ def test_members(db: Database, conf: cfg.ConfigOpts) -> None:
             db.write(call, OTHER, uuid, "default")
 
 
+def test_stateless_group_is_for_servers_with_stateless_groups_only(db: Database, conf: cfg.ConfigOpts) -> None:
+    """A server's host learns that its group is stateless."""
+    for name in ("one", "two"):
+        db.write(security_groups.create, conf, ME, name, None, False)
+    uuid = server(db, 2, "default", host="c1")
+    with pytest.raises(exceptions.SecurityGroupConflict, match="default, one are of both kinds"):
+        db.write(security_groups.join, ME, uuid, "one")
+    with pytest.raises(exceptions.SecurityGroupConflict):
+        db.write(security_groups.named, "p1", ["one", "default"])
+    assert groups_of(db, uuid) == ["default"]
+    db.write(security_groups.leave, ME, uuid, "default")
+    for name in ("one", "two"):
+        db.write(security_groups.join, ME, uuid, name)
+    with pytest.raises(exceptions.SecurityGroupConflict):
+        db.write(security_groups.join, ME, uuid, "default")
+    with pytest.raises(exceptions.SecurityGroupInUse, match=uuid):
+        db.write(security_groups.update, ME, "one", None, None, True)
+    found = db.read(security_groups.filters, "c1", [uuid])
+    kinds = {group.name: group.stateful for group in found.groups.values()}
+    assert kinds == {"one": False, "two": False}
+
+
 def test_a_locked_server_stays_as_it_is(db: Database) -> None:
     uuid = server(db, 2, "default", locked=True)
     for call in (security_groups.join, security_groups.leave):

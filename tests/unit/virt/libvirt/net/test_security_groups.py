@@ -98,6 +98,29 @@ def test_rule_texts(values: dict[str, Any], text: str) -> None:
     assert rule_text(SecurityGroupRule(id="r", security_group_id="g", **values), PLACE) == text
 
 
+def test_stateless_port_has_no_rule_about_connections() -> None:
+    """Packets of the stateful port beside it are tracked. One stateless group is enough."""
+    one, two = make_port(id="one"), make_port(id="two", address="10.0.0.9")
+    other = msgspec.structs.replace(WEB, id="other", stateful=False)
+    filters = PortFilters(groups={"web": WEB, "other": other}, instances={"i": ["web", "other"], "j": ["web"]})
+    text = security_groups.ruleset("t", {"i": [one], "j": [two]}, filters)
+    chains = dict(re.findall(r"chain (\w+) {(.*?)}$", text, re.DOTALL | re.MULTILINE))
+    for name in ("port_in", "port_out"):
+        assert "ct state" not in chains[f"{name}_one"] and "ct state" in chains[f"{name}_two"]
+    bridge = f'"{one.network.bridge}"'
+    assert chains["untracked"].split("\n    ")[2:] == [
+        f"iifname . ip saddr {{ {bridge} . 10.0.0.9 }} accept",
+        f"iifname . ip daddr {{ {bridge} . 10.0.0.9 }} accept",
+        f"iifname . ip saddr {{ {bridge} . {one.address} }} notrack",
+        f"iifname . ip daddr {{ {bridge} . {one.address} }} notrack\n  ",
+    ]
+    stateful = PortFilters(groups={"web": WEB}, instances={"i": ["web"]})
+    assert "untracked" not in security_groups.ruleset("t", {"i": [one], "j": [two]}, stateful)
+    pair = {"ip_address": "10.0.0.0/24", "mac_address": two.mac_address}
+    paired = msgspec.structs.replace(two, address_pairs=[pair])
+    assert "untracked" not in security_groups.ruleset("t", {"i": [one], "j": [paired]}, filters)
+
+
 class Nft:
     """Replaces nft."""
 

@@ -11,7 +11,6 @@ import datetime
 import json
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ import webob
 from nova_lite.api.audit.wrapper import AUTHENTICATE, REVOKE
 from nova_lite.api.http import transfers, wsgi
 from nova_lite.api.identity import authority
-from nova_lite.base import concurrency, exceptions
+from nova_lite.base import clock, concurrency, exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.base.timing import ApiTiming
 from nova_lite.objects import AuditEvent, AuditQuery, Instance, InstanceFilters
@@ -145,7 +144,7 @@ class Requests:
 
     def look(self) -> list[AuditEvent]:
         """Return the changes since the last look. API processes store them a little later."""
-        found = self._read(datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - LATE)
+        found = self._read(_wall() - LATE)
         known, self._known = self._known, {event.uuid for event in found}
         return [] if known is None else [event for event in found if event.uuid not in known]
 
@@ -167,7 +166,7 @@ class Feed:
         limit: int,
         interval: float,
         timing: ApiTiming,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = clock.monotonic,
         requests: Requests | None = None,
     ) -> None:
         self._requests = requests
@@ -222,7 +221,7 @@ class Feed:
                 self.turn()
             except Exception:
                 LOG.exception("Streams of the page: a turn failed")
-            time.sleep(self._interval)
+            clock.sleep(self._interval)
 
     def turn(self) -> None:
         """Look for changes once, and for streams that have to end."""
@@ -255,7 +254,7 @@ class Feed:
     def _look(self, now: float) -> list[Instance] | None:
         """Return the servers that changed since the last look. None: more than can be named."""
         if self._since is None:
-            self._since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - _CLOCKS
+            self._since = _wall() - _CLOCKS
             self._known = {row.uuid: _changed_at(row) for row in self._read(self._since)}
             self._newest_at = now
             return []
@@ -296,6 +295,10 @@ def _publish_requests(stream: Stream, events: list[AuditEvent]) -> None:
     names = frozenset(event.service for event in changes if caller.sees_all or event.project_id == caller.project_id)
     if names:
         stream.add("requests", names)
+
+
+def _wall() -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(clock.wall(), datetime.UTC).replace(tzinfo=None)
 
 
 def _changed_at(row: Instance) -> datetime.datetime:

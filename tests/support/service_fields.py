@@ -21,7 +21,8 @@ _SUBNET = {
 _PAIR = {"mac_address": "fa:16:3e:00:00:09", "ip_address": "10.65.0.97"}
 _PORT = {
     **_TEXTS, "dns_name": "one", "dns_domain": "example.org.", "extra_dhcp_opts": [{"opt_name": "mtu",
-    "opt_value": "1400"}], "device_id": "other", "device_owner": "octavia:health", "admin_state_up": False,
+    "opt_value": "1400", "ip_version": 4}], "device_id": "other",
+    "device_owner": "octavia:health", "admin_state_up": False,
     "numa_affinity_policy": "required", "port_security_enabled": False, "trusted": True, "hints": {"one": {}},
     "binding:vnic_type": "direct", "binding:host_id": "host1", "binding:profile": {"key": "value"},
     "qos_policy_id": _ID, "propagate_uplink_status": True, "pvlan_type": "isolated", "pvlan_community": "one",
@@ -46,7 +47,8 @@ FIELDS: dict[tuple[str, str, str], dict[str, Any]] = {
         **_SUBNET, "use_default_subnetpool": True, "subnetpool_id": _ID, "prefixlen": 26, "ipv6_ra_mode": "slaac",
         "ipv6_address_mode": "slaac", "tags": ["red"],
     },
-    ("network", "PUT", "/subnets/{id}"): _SUBNET,
+    # One that is refused: later ports of other owners would get no address.
+    ("network", "PUT", "/subnets/{id}"): {**_SUBNET, "service_types": ["of nobody"]},
     ("network", "POST", "/ports"): {
         **_PORT, "device_profile": "one", "hardware_offload_type": "switchdev", "tags": ["red"],
         "mac_address": "fa:16:3e:00:00:07",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 import yaml
 
+from nova_lite.base import ip
 from nova_lite.cmd.apply import mark
 
 #: Bytes of a file.
@@ -296,9 +296,9 @@ def _check(document: Document) -> None:
             raise Mistake(f"backup policy {policy.name} needs either tags or all: true.", f"backup_policies[{index}]")
 
 
-def _range(text: str, what: str, path: str, version: int = 4) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+def _range(text: str, what: str, path: str, version: int = 4) -> ip.Network:
     try:
-        found = ipaddress.ip_network(text)
+        found = ip.parse_network(text)
     except ValueError as error:
         raise Mistake(f"{what}: {text!r} is no range of addresses such as 10.0.1.0/24.", path) from error
     if found.version != version:

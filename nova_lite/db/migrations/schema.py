@@ -21,7 +21,7 @@ from oslo_config import cfg
 from sqlalchemy import exc
 
 from nova_lite.base import exceptions, files
-from nova_lite.db.core import engine
+from nova_lite.db.core import engine, time_limit
 from nova_lite.db.migrations import contracts, versions
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _order() -> Sequence[str]:
 
 
 def state(conf: cfg.ConfigOpts) -> Schema | None:
-    """Return the state of the database's schema; None without our tables."""
+    """Return the state of the database's schema; None without our tables. Waits for no writer."""
     path = sqlite_path(conf)
     try:
         is_missing = path is not None and not files.exists(path)
@@ -248,7 +248,7 @@ def state(conf: cfg.ConfigOpts) -> Schema | None:
         return None
     database = engine.create_engine(conf)
     try:
-        with database.connect() as connection:
+        with database.connect().execution_options(**{time_limit.READ_ONLY: True}) as connection:
             return _read(connection)
     except exc.OperationalError as error:
         raise engine.unavailable(error) from error

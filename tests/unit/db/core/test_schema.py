@@ -57,6 +57,13 @@ def test_comparison_finds_a_missing_column(db: Database) -> None:
         assert [difference[0] for difference in differences] == ["add_column"]
 
 
+def test_state_is_read_while_another_process_writes(conf: cfg.ConfigOpts, db: Database) -> None:
+    """A conductor that starts waits for no transaction of another one. A wait would end as a failure."""
+    with contextlib.closing(sqlite3.connect(schema.sqlite_path(conf) or "", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert schema.state(conf) is not None
+
+
 def test_second_sync_changes_nothing(conf: cfg.ConfigOpts, db: Database) -> None:
     synced = schema.sync(conf)
     assert synced == schema.sync(conf) == (schema.head(), schema.check(conf))

@@ -123,8 +123,9 @@ class DevCloud:
         scheduler = SchedulerDaemon(conf, broker.connect)
         self._start(scheduler)
         compute = API()
-        app = deploy.UrlMap({PATHS[name]: app for name, app in load_apps(conf, compute).items()}, mounts=True)
-        gate = _Gate(app, {name: self.url + PATHS[name] for name in conf.api.enabled_apis})
+        apps = _load_apps(conf, compute)
+        app = deploy.UrlMap({PATHS[name]: app for name, app in apps.items()}, mounts=True)
+        gate = _Gate(app, {name: self.url + PATHS[name] for name in apps})
         self._start(Worker(conf, compute, [Site("all", gate, [sock], None)], connect=broker.connect))
         for proxy in consoles.make_proxies(conf, console_socks, broker.connect):
             self._start(proxy)
@@ -162,6 +163,16 @@ class DevCloud:
         self._undo.callback(daemon.stop)
         daemon.start()
         threading.Thread(target=daemon.supervise, name=f"supervise-{daemon.binary}", daemon=True).start()
+
+
+def _load_apps(conf: cfg.ConfigOpts, compute: API) -> dict[str, App]:
+    """Return the enabled APIs by name. Raises `ConfigurationError` for one without a path."""
+    apps = load_apps(conf, compute)
+    if without := sorted(apps.keys() - PATHS.keys()):
+        raise exceptions.ConfigurationError(
+            reason=f"[api] enabled_apis: nova-lite dev does not serve {', '.join(without)}, but {', '.join(PATHS)}."
+        )
+    return apps
 
 
 class _Gate:

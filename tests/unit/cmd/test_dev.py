@@ -71,6 +71,12 @@ def test_flavors_of_faults_have_known_rules() -> None:
     assert "build" in fake_rules.OPERATIONS
 
 
+def test_enabled_api_without_a_path_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cloud, "load_apps", lambda *_: {"osapi_compute": None, "dns": None})
+    with pytest.raises(exceptions.ConfigurationError, match="dev does not serve dns, but osapi_compute,"):
+        cloud._load_apps(None, None)  # type: ignore[arg-type]
+
+
 def test_configuration_path_that_would_be_changed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(exceptions.ConfigurationError, match=r"must not have a \$"):
         written(tmp_path / "$dollar")

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from nova_lite.cmd.apply.plan import Op, Step
 
-_RUNNING_RESIZE = ("hw:max_vcpus", "hw:max_memory")
-
 _DELETED = {
     "project": "users lose their access to it; what it holds stays, and costs, until an admin removes it",
     "flavor": "servers keep their size; no new server can have it",
@@ -41,18 +39,16 @@ def effects(step: Step) -> list[str]:
     """Return one sentence for each cost of a step. An empty list: no user notices it."""
     if step.op == Op.UPDATE:
         return list(_of_update(step))
-    kind = step.key[0]
     if step.op == Op.CREATE:
         return []
-    words = _REPLACED.get(kind) if step.is_replacement else None
-    words = words or _DELETED.get(kind)
-    return [words] if words else []
+    costs = _DELETED | _REPLACED if step.is_replacement else _DELETED
+    return [costs[step.key[0]]] if step.key[0] in costs else []
 
 
 def _of_update(step: Step) -> Iterator[str]:
     kind, changed = step.key[0], set(step.changed)
-    if kind == "server" and changed & {"image", "key_pair", "user_data"}:
-        what = ", ".join(sorted(name.replace("_", " ") for name in changed & {"image", "key_pair", "user_data"}))
+    if kind == "server" and (rebuilding := changed & {"image", "key_pair", "user_data"}):
+        what = ", ".join(sorted(name.replace("_", " ") for name in rebuilding))
         yield (
             f"DATA LOSS, REBOOT: a change of {what} rebuilds the server: its root disk is made anew; "
             "addresses and volumes stay"

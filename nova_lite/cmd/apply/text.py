@@ -17,14 +17,16 @@ _SIGNS = {"create": "+", "change": "~", "replace": "-/+", "delete": "-"}
 
 def rows(steps: Sequence[Step]) -> Iterator[str]:
     """Yield the lines of a plan, in the order of its steps. A replacement has one row, at its deletion."""
-    for step in steps:
+    for step in _with_rows(steps):
         word = word_of(step)
-        if step.implied or (step.op == Op.CREATE and step.is_replacement):
-            continue
         yield f"  {_SIGNS[word]:>3} {word} {title(step.key)}{_reason(step)}"
         if word != "replace" or step.cause is None:
             yield from (f"        {line}" for line in _changes(step))
         yield from (f"        {line}" for line in effects(step))
+
+
+def _with_rows(steps: Sequence[Step]) -> list[Step]:
+    return [step for step in steps if not (step.implied or (step.op == Op.CREATE and step.is_replacement))]
 
 
 def word_of(step: Step) -> str:
@@ -38,8 +40,7 @@ def title(key: Key) -> str:
 
 def summary(steps: Sequence[Step]) -> str:
     """Return the numbers of things by what becomes of them."""
-    shown = [step for step in steps if not (step.implied or (step.op == Op.CREATE and step.is_replacement))]
-    counts = Counter(map(word_of, shown))
+    counts = Counter(map(word_of, _with_rows(steps)))
     return ", ".join(f"{counts[word]} to {word}" for word in _SIGNS)
 
 

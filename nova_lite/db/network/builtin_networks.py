@@ -185,15 +185,16 @@ class Store:
     def _remove(self, instance_uuid: str, *which: sa.ColumnElement[bool]) -> None:
         """Free the ports that a user made, and delete the others."""
         self._uow.publish(InterfacesChanged(instance_uuid))
-        releases = collecting(self._uow)
-        if instance_uuid in self._own_alone and not which and releases is not None:
-            releases.ports.add(instance_uuid)
-            return
-        if instance_uuid in self._own_alone and not which:
-            self._uow.change(_DELETE_PORTS, {"instance_uuid": instance_uuid})
+        is_own_alone = instance_uuid in self._own_alone
+        if is_own_alone and not which:
+            releases = collecting(self._uow)
+            if releases is not None:
+                releases.ports.add(instance_uuid)
+            else:
+                self._uow.change(_DELETE_PORTS, {"instance_uuid": instance_uuid})
             return
         mine = (models.Port.instance_uuid == instance_uuid, *which)
-        if instance_uuid not in self._own_alone:
+        if not is_own_alone:
             kept = sa.update(models.Port).where(*mine, models.Port.project_id.is_not(None))
             self._uow.change(kept.values(**FREE, updated_at=self._uow.now))
         self._uow.change(sa.delete(models.Port).where(*mine))

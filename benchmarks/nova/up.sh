@@ -8,13 +8,14 @@
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 source "$here/settings.sh"
+source "$here/../../devstack/packaging/trees.sh"
 [[ -x $BIN/nova-compute ]] || {
     echo "Installing Nova, Placement, Glance and Neutron into $ROOT/venv ..." >&2
     python3 -m venv "$ROOT/venv"
     "$BIN/pip" install --quiet "${PACKAGES[@]}"
 }
 bash "$here/down.sh"
-rm -rf "$ETC" "$STATE" "$LOGS" "$RUN"
+remove_tree "$ETC" "$STATE" "$LOGS" "$RUN"
 mkdir -p "$ETC"/{nova,placement,glance,neutron} "$STATE"/{nova,glance/images,neutron,locks} "$RUN" "$LOGS"
 db() { echo "mysql+pymysql://novaref:$PASSWORD@127.0.0.1/novaref_$1?charset=utf8mb4"; }
 

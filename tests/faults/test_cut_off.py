@@ -7,6 +7,7 @@ Its daemon runs in its own network namespace, whose link is taken down: packets 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,8 +21,8 @@ from tests.functional.proxy import Proxy
 from tests.support.waiting import wait_for
 
 CUT_OFF = "compute-1"
-#: Addresses of the link between the namespaces, from the range for benchmarks (RFC 2544), which no network uses.
-OUTER, INNER = "198.19.77.1", "198.19.77.2"
+#: Addresses of the links between namespaces: from the range for benchmarks (RFC 2544), which no network uses.
+RANGE = ipaddress.IPv4Network("198.19.0.0/16")
 COUNT = 10
 
 
@@ -30,18 +31,24 @@ def ip(*arguments: str) -> None:
 
 
 class Link:
-    """A network namespace ``name`` with one way out, at `OUTER`."""
+    """A network namespace ``name`` with one way out, at the address ``outer``.
+
+    Its addresses are its own, so that the link of a test that was killed does not take its packets.
+    """
 
     def __init__(self) -> None:
-        self.name = f"nlt-{uuid.uuid4().hex[:8]}"
+        chance = uuid.uuid4()
+        self.name = f"nlt-{chance.hex[:8]}"
+        first = RANGE.network_address + chance.int % (RANGE.num_addresses // 4) * 4
+        self.outer, self._inner = str(first + 1), str(first + 2)
 
     def make(self) -> None:
         ip("netns", "add", self.name)
         ip("link", "add", self.name, "type", "veth", "peer", "name", "inner", "netns", self.name)
-        ip("address", "add", f"{OUTER}/30", "dev", self.name)
+        ip("address", "add", f"{self.outer}/30", "dev", self.name)
         ip("link", "set", self.name, "up")
         for command in (
-            ["address", "add", f"{INNER}/30", "dev", "inner"],
+            ["address", "add", f"{self._inner}/30", "dev", "inner"],
             ["link", "set", "inner", "up"],
             ["link", "set", "lo", "up"],
         ):
@@ -80,12 +87,12 @@ def test_a_host_is_cut_off_while_it_builds(tmp_path: Path, link: Link) -> None:
         services = running.request("GET", "/os-services?binary=nova-compute").json()["services"]
         return str({item["host"]: item["state"] for item in services}[CUT_OFF])
 
-    with Proxy(running.broker_port, OUTER) as proxy:
+    with Proxy(running.broker_port, link.outer) as proxy:
         try:
             running.make()
             config = tmp_path / f"{CUT_OFF}.conf"
             here = f"@127.0.0.1:{running.broker_port}/"
-            config.write_text(config.read_text().replace(here, f"@{OUTER}:{proxy.port}/"))
+            config.write_text(config.read_text().replace(here, f"@{link.outer}:{proxy.port}/"))
             running.prefixes[CUT_OFF] = ["ip", "netns", "exec", link.name]
             running.start_all()
             for host in running.computes:

@@ -315,6 +315,9 @@ def test_member_sees_what_a_server_has_used_and_what_was_done_meanwhile(cloud: d
         sdk.compute.wait_for_server(made)
     page.log_in("demo", PASSWORD)
     page.browser.run(_HISTORY)
+    page.go("servers")
+    page.browser.wait("document.querySelector('.spark')?.innerText.trim() === '50 %'")
+    assert page.browser.run("document.querySelector('.spark svg').ariaLabel") == "CPU in the last hour"
     page.go(f"servers/{made.id}/diagnostics")
     page.sees("in use 50 %")
     page.sees("Received 1 MB/s")

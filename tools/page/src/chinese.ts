@@ -111,6 +111,7 @@ export const WORDS: Catalogue = {
   "{n} weeks": "{n} 周",
   "Build the guest from its image": "用镜像创建虚拟机",
   "Build the guest on its host": "在主机上创建虚拟机",
+  "CPU in the last hour": "最近一小时的 CPU",
   "CPUs": "CPU",
   "Cancel": "取消",
   "Change": "更改",

@@ -2,6 +2,7 @@
 import type { VNode } from "preact";
 import { useState } from "preact/hooks";
 import type { Series, UsageHistory } from "./compute.types";
+import { areaPath, linePath } from "./lines";
 import { t } from "./messages";
 import { useData, useParameter } from "./state";
 import { Empty, Failure, parseTime, size, Waiting } from "./ui";
@@ -54,26 +55,6 @@ export function rateWords(bytes: number): string {
   const unit = [1073741824, 1048576, 1024].find((size) => bytes >= size) ?? 1;
   const letter = { 1: "", 1024: "K", 1048576: "M", 1073741824: "G" }[unit];
   return `${unit === 1 ? Math.round(bytes) : +(bytes / unit).toFixed(1)} ${letter}B/s`;
-}
-
-/** The line of values as a path, in a field as wide as there are values, and 100 high. A gap has no line. */
-export function linePath(values: Series, top: number): string {
-  let path = "";
-  values.forEach((value, at) => {
-    if (value === null) return;
-    const y = Math.round((100 - (Math.min(value, top) / top) * 100) * 100) / 100;
-    const isJoined = at > 0 && values[at - 1] !== null;
-    path += `${isJoined ? "L" : "M"}${at + 0.5} ${y}${isJoined || values[at + 1] != null ? "" : "h0.01"}`;
-  });
-  return path;
-}
-
-/** The same with the area below. */
-export function areaPath(values: Series, top: number): string {
-  return linePath(values, top).replace(/M([\d.]+) ([\d.]+)((?:L[\d.]+ [\d.]+)*)/g, (all, x, _y, rest: string) => {
-    const last = /L([\d.]+) [\d.]+$/.exec(rest)?.[1];
-    return last ? `${all}L${last} 100L${x} 100Z` : all;
-  });
 }
 
 /** Where a time is on the axis, in percent. Outside of it, it is none. */

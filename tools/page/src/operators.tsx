@@ -20,6 +20,7 @@ import {
   type Step,
 } from "./plan";
 import { hostOf, statusOf, taskOf } from "./servers";
+import { latestShare, Sparkline } from "./sparks";
 import { has, link, may, useData, useParameter } from "./state";
 import { type Pair, Pairs, PROPERTY, ProjectList, pairsOf } from "./storage";
 import { Table } from "./table";
@@ -273,6 +274,17 @@ export const hosts = (): Kind<Host> => ({
       ),
     },
     { name: "guests", title: t("Guests"), number: true, text: (row) => row.load?.running_vms ?? 0 },
+    ...(may("os_compute_api:os-usage-history:hypervisor")
+      ? [
+          {
+            name: "use",
+            title: "CPU",
+            text: (row: Host) => (row.load && latestShare(row.load.id)) ?? "",
+            cell: (row: Host) =>
+              row.load && stateOf(row) === "up" && <Sparkline id={row.load.id} load={historyOf(row.load.id, "hour")} />,
+          },
+        ]
+      : []),
     {
       name: "cpus",
       title: t("CPUs"),
@@ -388,17 +400,14 @@ export function CloudMap({ hosts }: { hosts: Host[] }): VNode {
   );
 }
 
+const historyOf = (id: string, span: "hour" | "day" | "week") => async () =>
+  (await call("compute", "GET", `/os-hypervisors/${id}/os-usage-history?span=${span}`)).usage_history;
+
 function Use({ id }: { id: string }): VNode {
   return (
     <>
       <h2>{t("Use over time")}</h2>
-      <Graphs
-        name={id}
-        ofHost
-        load={async (span) =>
-          (await call("compute", "GET", `/os-hypervisors/${id}/os-usage-history?span=${span}`)).usage_history
-        }
-      />
+      <Graphs name={id} ofHost load={(span) => historyOf(id, span)()} />
     </>
   );
 }

@@ -5,6 +5,7 @@ import { all, call, list, pages } from "./api";
 import type { ComputeReply, PlainAction, Server, ServerAction } from "./compute.types";
 import type { Image } from "./image.types";
 import { t } from "./messages";
+import { latestShare, Sparkline } from "./sparks";
 import { accepts, has, link, may, useData, useParameter } from "./state";
 import { type Column, compare, type Filter, Table } from "./table";
 import {
@@ -397,6 +398,24 @@ const listColumns = (everyone: boolean, projects: Map<string, string>): Column<S
   },
   { name: "address", title: t("Addresses"), text: (server) => addressesOf(server).join(" ") },
   { name: "flavor", title: t("Flavor"), text: (server) => server.flavor.original_name },
+  ...(may("os_compute_api:os-usage-history:server")
+    ? [
+        {
+          name: "use",
+          title: "CPU",
+          text: (server: Server) => latestShare(server.id) ?? "",
+          cell: ({ id, status }: Server) =>
+            status === "ACTIVE" && (
+              <Sparkline
+                id={id}
+                load={async () =>
+                  (await call("compute", "GET", `/servers/${id}/os-usage-history?span=hour`)).usage_history
+                }
+              />
+            ),
+        },
+      ]
+    : []),
   ...(may("os_compute_api:os-hypervisors:list-detail")
     ? [
         {

@@ -1,16 +1,7 @@
 // Axes, lines and rates of graphs.
 import { expect, test } from "vitest";
-import {
-  areaPath,
-  linePath,
-  placeOf,
-  placeOfMark,
-  rateWords,
-  roundBytes,
-  roundNumber,
-  roundShare,
-  ticks,
-} from "../src/graphs";
+import { placeOf, placeOfMark, rateWords, roundBytes, roundNumber, roundShare, ticks } from "../src/graphs";
+import { areaPath, linePath } from "../src/lines";
 
 const history = (step: number, count: number, start = "2030-01-02T00:10:00Z") => {
   const none = Array<null>(count).fill(null);

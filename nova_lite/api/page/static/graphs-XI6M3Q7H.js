@@ -1,1 +1,0 @@
-import{a,b,c,d,e,f,g,h,i,j}from"./chunk-HOBWHUF4.js";import"./chunk-OY3FVNYG.js";export{j as Graphs,f as areaPath,e as linePath,g as placeOf,h as placeOfMark,d as rateWords,a as roundBytes,b as roundNumber,c as roundShare,i as ticks};

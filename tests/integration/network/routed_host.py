@@ -198,11 +198,12 @@ class RoutedHost(Room):
         names = os.listdir("/run/netns")
         return {name.removeprefix(self._prefix) for name in names if name.startswith(self._prefix)}
 
-    def offer(self, vif: VIF) -> dict[str, Any]:
-        """Return what the DHCP server offers to a guest."""
+    def offer(self, vif: VIF, *options: int) -> dict[str, Any]:
+        """Return what the DHCP server offers to a guest. ``options``: numbers of further options to ask for."""
         (name,) = (name for name, other in self.guests.items() if other.id == vif.id)
+        numbers = map(str, options)
         found: dict[str, Any] = json.loads(
-            self.in_space(self.space(name), sys.executable, "-c", DISCOVER, vif.mac_address, "20")
+            self.in_space(self.space(name), sys.executable, "-c", DISCOVER, vif.mac_address, "20", *numbers)
         )
         return found
 

@@ -49,8 +49,10 @@ def path_of(name: str, kind: str, directory: str | None = None) -> str:
     return os.path.join(directory or DIRECTORY, f"{name}.{kind}")
 
 
-def configuration(network: Network, name: str, reservations: str) -> str:
-    """Return the configuration for a network's process. ``reservations``: directory of its reservations."""
+def configuration(network: Network, name: str, reservations: str, port_options: str) -> str:
+    """Return the configuration for a network's process. ``reservations`` and ``port_options``: directories with a file
+    for each port.
+    """
     cidr, bridge = cidr_of(network), bridge_name(network)
     lines = [
         *_common(name),
@@ -62,6 +64,7 @@ def configuration(network: Network, name: str, reservations: str) -> str:
         f"dhcp-range={cidr.network_address},static,{cidr.netmask}",
         f"dhcp-hostsdir={reservations}",
         f"dhcp-optsfile={path_of(name, 'options')}",
+        f"dhcp-optsdir={port_options}",
         f"servers-file={path_of(name, 'servers')}",
         f"addn-hosts={path_of(name, 'names')}",
         "no-resolv",

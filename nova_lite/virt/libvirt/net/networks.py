@@ -34,6 +34,7 @@ from nova_lite.virt.libvirt.net import (
     namespaces,
     neutron,
     nft,
+    port_options,
     realms,
     reservations,
 )
@@ -118,7 +119,12 @@ class HostNetworks:
         """
         if self._has_metadata and (problem := nft.run("list tables\n")):
             raise exceptions.ConfigurationError(reason=f"[network] metadata_service: {problem}")
-        for pattern in (dhcp.DIRECTORY, reservations.directory_of("*"), reservations.directory_of("*", False)):
+        of_ports = (
+            reservations.directory_of("*"),
+            reservations.directory_of("*", False),
+            port_options.directory_of("*"),
+        )
+        for pattern in (dhcp.DIRECTORY, *of_ports):
             for directory in glob.glob(pattern):
                 files.remove_unfinished(directory, self._host)
         with self.numbers.lock():
@@ -133,6 +139,8 @@ class HostNetworks:
                 self._ensure(network)
             except exceptions.VirtDriverError as error:
                 LOG.error("Network %s of guests is not restored: %s", network.id, error.message)
+        for vif in ours:
+            self.update_options(vif)  # the daemon may have died before it did
         return self.managed(vifs)
 
     def _prepare(self) -> None:
@@ -176,6 +184,7 @@ class HostNetworks:
             self._ports[vif.id] = vif.network.id
             if not self._ensure(vif.network):
                 return False
+            port_options.write(vif, self._host)
             reservations.reserve(vif, hostname, self._host)
         reservations.place(vif.network)
         dhcp.reload(network_name(vif.network))
@@ -189,6 +198,7 @@ class HostNetworks:
             neutron.unplug(vif)
             return
         self._ports.pop(vif.id, None)
+        port_options.remove(vif)
         paths = [path for flag in (True, False) if os.path.exists(path := reservations.path_of(vif, flag))]
         for path in paths:
             files.remove(path)
@@ -219,6 +229,13 @@ class HostNetworks:
         moved = reservations.place(network)
         if reservations.write_settings(network, self._host, self._domain) or moved:
             dhcp.reload(network_name(network))
+
+    def update_options(self, vif: VIF) -> None:
+        """Carry out changed DHCP options of a port. Its guest gets them with its next lease."""
+        if vif.network.id in self._placed:
+            tagged = bool(vif.dhcp_options) and reservations.tag(vif, self._host)
+            if port_options.write(vif, self._host) or tagged:
+                dhcp.reload(network_name(vif.network))
 
     def places(self) -> dict[str, tuple[str, str]]:
         """Return the places of a packet: kind and id of ports, gateways, ways out and tunnels, by their devices."""
@@ -303,6 +320,7 @@ class HostNetworks:
             self._realms.make_bridge(network)
             namespaces.ip_batch(f"link set dev {name} master {bridge}" for name in sorted(guests))
             os.makedirs(reservations.directory_for(network), mode=0o755, exist_ok=True)
+            os.makedirs(port_options.directory_of(network_name(network)), mode=0o755, exist_ok=True)
             reservations.touch(network)
             is_changed = reservations.write_settings(network, self._host, self._domain)
             self._settle(network, realm_id, former)
@@ -327,7 +345,8 @@ class HostNetworks:
             self._carried.pop(realm_id, None)
         self._placed[network.id] = _Placed(network, realm_id)
         self._load(network.id)
-        dhcp.run(name, dhcp.configuration(network, name, reservations.directory_for(network)), realm_id)
+        directories = reservations.directory_for(network), port_options.directory_of(name)
+        dhcp.run(name, dhcp.configuration(network, name, *directories), realm_id)
         if former not in (None, realm_id):
             self._drop(network.id, str(former))
 

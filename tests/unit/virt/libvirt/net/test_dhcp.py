@@ -62,7 +62,7 @@ def test_limit_of_watching_processes_that_cannot_be_raised_is_logged(
 
 
 def configuration(network: Network) -> list[str]:
-    return dhcp.configuration(network, NAME, "/reservations").splitlines()
+    return dhcp.configuration(network, NAME, "/reservations", "/options").splitlines()
 
 
 def test_process_of_a_network_assigns_reserved_addresses_only(directory: Path) -> None:
@@ -79,6 +79,7 @@ def test_process_of_a_network_assigns_reserved_addresses_only(directory: Path) -
         "dhcp-range=10.76.0.0,static,255.255.255.0",
         "dhcp-hostsdir=/reservations",
         f"dhcp-optsfile={directory}/{NAME}.options",
+        "dhcp-optsdir=/options",
         f"servers-file={directory}/{NAME}.servers",
         f"addn-hosts={directory}/{NAME}.names",
         "no-resolv",

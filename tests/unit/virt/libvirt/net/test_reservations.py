@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.objects import FixedIp, Subnet6, ipv6
-from nova_lite.virt.libvirt.net import dhcp, reservations
+from nova_lite.virt.libvirt.net import dhcp, port_options, reservations
 from tests.support.guests import make_network, make_vif
 
 #: Options of names in a domain.
@@ -38,13 +39,15 @@ def test_host_name_is_shortened_to_its_first_label() -> None:
     assert reservations.reservation(make_vif(), "web.example.org") == "fa:16:3e:00:76:01,10.76.0.10,web,24h\n"
 
 
+@pytest.mark.parametrize("mode", [ipv6.STATEFUL, ipv6.STATELESS])
 @pytest.mark.parametrize(("enable_dhcp", "address"), [(True, "10.76.0.10,"), (False, "")])
-def test_reservation_names_assigned_ipv6_addresses(enable_dhcp: bool, address: str) -> None:
-    subnet = Subnet6(ra_mode=ipv6.STATEFUL, address_mode=ipv6.STATEFUL, enable_dhcp=True)
+def test_reservation_names_ipv6_addresses_where_dhcpv6_is_answered(enable_dhcp: bool, address: str, mode: str) -> None:
+    subnet = Subnet6(ra_mode=mode, address_mode=mode, enable_dhcp=True)
     network = make_network(cidr6="fd00:76::/64", subnet6=subnet, enable_dhcp=enable_dhcp)
     more = [FixedIp(address="fd00:76::5", subnet_id="s", cidr="fd00:76::/64")]
     line = reservations.reservation(make_vif(network=network, more=more), "web")
     assert line == f"fa:16:3e:00:76:01,{address}[fd00:76::5],web,24h\n"
+    assert reservations.has_dhcp(network)
 
 
 def test_reservation_of_an_ipv6_address_is_rejected() -> None:
@@ -117,6 +120,28 @@ def test_settings_that_are_the_same_are_not_written_again(directory: Path) -> No
     assert (path.read_text(), path.stat().st_mode & 0o777) == (text, 0o644)
     assert reservations.write_settings(make_network(dns=["9.9.9.9"]), "host", "cloud.test")
     assert path.read_text() == "server=/cloud.test/\nserver=9.9.9.9\n"
+
+
+def test_port_with_options_has_a_tag_and_a_file(directory: Path) -> None:
+    """A reservation of an older version gets the tag when the port gets options."""
+    vif = make_vif()
+    reservations.reserve(vif, "web", "host")
+    assert not port_options.write(vif, "host")
+    option = {"opt_name": "classless-static-route", "opt_value": "10.9.0.0/16,10.76.0.9", "ip_version": 4}
+    vif = msgspec.structs.replace(vif, dhcp_options=[option, {**option, "opt_name": "x\noption:router"}])
+    assert port_options.write(vif, "host") and not port_options.write(vif, "host")
+    path = directory.parent / f"nova-lite-{vif.network.id}.opts" / vif.id
+    routes = "10.9.0.0/16,10.76.0.9"
+    assert path.read_text() == f"tag:{vif.id},option:classless-static-route,{routes}\ntag:{vif.id},249,{routes}\n"
+    assert path.stat().st_mode & 0o777 == 0o644
+    line = f"fa:16:3e:00:76:01,10.76.0.10,web,set:{vif.id},24h\n"
+    assert reservations.reservation(vif, "web") == line
+    assert reservations.tag(vif, "host") and not reservations.tag(vif, "host")
+    assert (directory / vif.id).read_text() == line
+    assert port_options.write(msgspec.structs.replace(vif, dhcp_options=None), "host")
+    assert not path.exists()
+    with pytest.raises(exceptions.VirtDriverError):
+        port_options.write(msgspec.structs.replace(vif, id="../x"), "host")
 
 
 def test_reservations_without_dhcp_are_where_dnsmasq_does_not_read_them(directory: Path) -> None:

@@ -99,6 +99,18 @@ def test_guest_gets_the_options_of_its_own_port(host: RoutedHost) -> None:
     assert host.offer(give(host, "one"), *asked)["26"] == f"{1450:04x}"
 
 
+def test_dhcp_server_goes_on_when_options_change_between_requests(host: RoutedHost) -> None:
+    """dnsmasq 2.90 frees the tags of reservations when it reads them again, after which it would crash."""
+    host.guest_on(A, "one", 10)
+    processes = set()
+    for mtu in (1200, 1300, 1400):
+        one = give(host, "one", option("mtu", str(mtu)))
+        assert host.offer(one)["26"] == f"{mtu:04x}"
+        processes.add(host.dhcp_server(one.network))
+    assert host.offer(give(host, "one"))["26"] == f"{1450:04x}"
+    assert processes == {host.dhcp_server(one.network)}
+
+
 def text_of(option: str) -> bytes:
     """Return a text, after which dnsmasq sends a zero if there is room."""
     return bytes.fromhex(option).removesuffix(b"\0")

@@ -184,7 +184,7 @@ class HostNetworks:
             self._ports[vif.id] = vif.network.id
             if not self._ensure(vif.network):
                 return False
-            port_options.write(vif, self._host)
+            self.update_options(vif)
             reservations.reserve(vif, hostname, self._host)
         reservations.place(vif.network)
         dhcp.reload(network_name(vif.network))
@@ -232,10 +232,13 @@ class HostNetworks:
 
     def update_options(self, vif: VIF) -> None:
         """Carry out changed DHCP options of a port. Its guest gets them with its next lease."""
-        if vif.network.id in self._placed:
-            tagged = bool(vif.dhcp_options) and reservations.tag(vif, self._host)
-            if port_options.write(vif, self._host) or tagged:
-                dhcp.reload(network_name(vif.network))
+        placed = self._placed.get(vif.network.id)
+        if placed is None or not port_options.write(vif, self._host):
+            return
+        if vif.dhcp_options:
+            with self.numbers.lock():
+                self._serve(placed)
+        dhcp.reload(network_name(vif.network))
 
     def places(self) -> dict[str, tuple[str, str]]:
         """Return the places of a packet: kind and id of ports, gateways, ways out and tunnels, by their devices."""
@@ -294,12 +297,28 @@ class HostNetworks:
                 LOG.warning("The table %s is gone and loaded again", self._table)
                 self._links = ""
                 self._publish()
-            needed = {*self._ports.values(), *self._routers}
-            for network, _ in list(self._placed.values()):
-                if network.id in needed and not dhcp.is_running(network_name(network)):
-                    self._ensure(network)
         except exceptions.VirtDriverError as error:
             LOG.error("Networks of this host are not restored: %s", error.message)
+        self._revive()
+
+    def watch(self) -> None:
+        """Start DHCP servers again that have ended, where no systemd does. A failure is logged."""
+        if not namespaces.has_manager():
+            self._revive()
+
+    def _revive(self) -> None:
+        needed = {*self._ports.values(), *self._routers}
+        for network, _ in list(self._placed.values()):
+            if network.id not in needed or dhcp.is_running(network_name(network)):
+                continue
+            with self.numbers.lock():  # no other thread or daemon is starting it
+                has_ended = not dhcp.is_running(network_name(network))
+            if has_ended:
+                LOG.warning("The DHCP server of network %s has ended and starts again", network.id)
+                try:
+                    self._ensure(network)
+                except exceptions.VirtDriverError as error:
+                    LOG.error("Network %s of this host is not restored: %s", network.id, error.message)
 
     def _ensure(self, network: Network) -> bool:
         """Make what a network needs. Return False if its bridge is the operator's own, who then provides DHCP."""
@@ -343,12 +362,18 @@ class HostNetworks:
             self._loaded.pop(network.id, None)
             self._close_socket(network.id)
             self._carried.pop(realm_id, None)
-        self._placed[network.id] = _Placed(network, realm_id)
+        self._placed[network.id] = placed = _Placed(network, realm_id)
         self._load(network.id)
-        directories = reservations.directory_for(network), port_options.directory_of(name)
-        dhcp.run(name, dhcp.configuration(network, name, *directories), realm_id)
+        self._serve(placed)
         if former not in (None, realm_id):
             self._drop(network.id, str(former))
+
+    def _serve(self, placed: _Placed) -> None:
+        """Run a network's DHCP server. It starts again, with its leases, when a port gets its first options."""
+        network, name = placed.network, network_name(placed.network)
+        directories = reservations.directory_for(network), port_options.directory_of(name)
+        text = dhcp.configuration(network, name, *directories, port_options.tags(name))
+        dhcp.run(name, text, placed.realm_id)
 
     def _is_there(self, network: Network) -> bool:
         """Check whether all that a network needs was made already."""

@@ -1,17 +1,23 @@
 """DHCP options of ports: a file for each port that has some, which dnsmasq reads.
 
-The reservation of the port has its tag, and each line of the file names the tag.
+Each line of the file names the tag of the port. dnsmasq gives a guest the tag by its MAC address, as its configuration
+says. A reservation must not give it: dnsmasq 2.90 frees the tags of reservations when it reads them again, although
+answers have linked them to memory that is not theirs. Then it crashes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 
 from nova_lite.base import exceptions, files
 from nova_lite.objects import VIF, dhcp_options
 from nova_lite.virt.libvirt.net import dhcp, nft
 from nova_lite.virt.libvirt.net.names import network_name
+
+#: Tag of a port: its MAC address and its id.
+_TAG = re.compile(r"[0-9a-f]{12}-[A-Za-z0-9_-]{1,120}")
 
 
 def directory_of(name: str) -> str:
@@ -19,15 +25,20 @@ def directory_of(name: str) -> str:
     return dhcp.path_of(name, "opts")
 
 
-def tag(vif: VIF) -> str:
-    """Return the word of a reservation that gives its guest the options of the port. Raises `VirtDriverError`."""
-    return f"set:{_tag(vif)}"
+def tags(name: str) -> list[str]:
+    """Return the lines of dnsmasq's configuration that give guests the tags of their ports."""
+    with contextlib.suppress(FileNotFoundError):
+        names = sorted(filter(_TAG.fullmatch, os.listdir(directory_of(name))))
+        return [f"dhcp-mac=set:{tag},{':'.join(re.findall('..', tag[:12]))}" for tag in names]
+    return []
 
 
 def _tag(vif: VIF) -> str:
-    if nft.identifier(vif.id) != vif.id.replace("-", "_"):
-        raise exceptions.VirtDriverError(reason=f"VIF id {vif.id!r} is not a plain name")
-    return vif.id
+    """Return the tag of a port, which is the name of its file. Raises `VirtDriverError`."""
+    tag = f"{vif.mac_address.lower().replace(':', '')}-{vif.id}"
+    if not _TAG.fullmatch(tag):
+        raise exceptions.VirtDriverError(reason=f"VIF {vif.id!r} with {vif.mac_address!r} has no plain names")
+    return tag
 
 
 def text(vif: VIF) -> str:
@@ -44,18 +55,18 @@ def _lines(item: dict[str, object]) -> list[str]:
 
 
 def write(vif: VIF, host: str) -> bool:
-    """Write the file of a port, or remove it if the port has no options. Return whether anything has changed."""
+    """Write the file of a port, if it has or had options. Return whether anything has changed.
+
+    A file stays until `remove`. So dnsmasq starts again for the first options of a port only, not for each change.
+    """
     path, content = _path(vif), text(vif).encode()
     before = b""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         before = file.read()
     if content == before:
         return False
-    if content:
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        files.write_atomically(path, content, durable=False, mode=0o644, writer=host)
-    else:
-        files.remove(path)
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    files.write_atomically(path, content, durable=False, mode=0o644, writer=host)
     return True
 
 

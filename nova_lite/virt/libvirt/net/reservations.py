@@ -176,8 +176,6 @@ def reservation(vif: VIF, hostname: str) -> str:
     name = hostname.partition(".")[0]
     if _HOSTNAME.fullmatch(name):
         fields.append(name)
-    if vif.dhcp_options:
-        fields.append(port_options.tag(vif))
     return ",".join([*fields, LEASE_TIME]) + "\n"
 
 
@@ -194,19 +192,6 @@ def reserve(vif: VIF, hostname: str, host: str) -> None:
             LOG.warning("Removing the outdated reservation %s on network %s", name, vif.network.id)
             files.remove(other)
     files.write_atomically(path, line.encode(), durable=False, mode=0o644, writer=host)
-
-
-def tag(vif: VIF, host: str) -> bool:
-    """Give the reservation of an interface the tag of its own DHCP options. Return whether it had none."""
-    path, word = path_of(vif, has_dhcp(vif.network)), port_options.tag(vif)
-    with contextlib.suppress(FileNotFoundError):  # the guest has just gone
-        with open(path, encoding="utf-8", errors="replace") as file:
-            fields = file.read().strip().split(",")
-        if word not in fields:
-            text = ",".join([*fields[:-1], word, fields[-1]]) + "\n"
-            files.write_atomically(path, text.encode(), durable=False, mode=0o644, writer=host)
-            return True
-    return False
 
 
 def _keys(path: str) -> set[str]:

@@ -49,7 +49,7 @@ FILTERS_TICK = 0.25
 WING_TICK = 0.25
 NETWORKS_INTERVAL = 300.0
 #: Seconds between two looks at the networks that have the metadata service, and at the APIs that serve it.
-METADATA_TICK = 0.5
+METADATA_TICK = NETWORKS_TICK = 0.5
 PRUNE_INTERVAL = 3600.0
 #: Seconds between two looks at the marks of hosts in the directory of disks.
 STORAGE_INTERVAL = 30.0
@@ -107,6 +107,7 @@ class ComputeDaemon(service.Daemon):
             self.add_periodic(f"Wing {wing.name}", WING_TICK, functools.partial(wing.tick, WING_TICK), at_once=True)
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fencing_records, jitter=True)
         self.add_periodic("Shared storage", STORAGE_INTERVAL, manager.report_storage, at_once=True)
+        self.add_periodic("Watching networks", NETWORKS_TICK, manager.host.driver.networks.watch)
         self.add_periodic("Ageing of networks", NETWORKS_INTERVAL, manager.age_networks, jitter=True)
         if self.conf.network.metadata_service:
             self._metadata = self._metadata or MetadataSockets(

@@ -213,6 +213,7 @@ def _merged(
         qos=update.qos,
         floating_qos=update.floating_qos,
         forwardings=update.forwardings,
+        dhcp_options=update.dhcp_options,
         names=(current.names or {}) | (_complete_lists(update.names, current.names) or {}),
         read_at=update.read_at,
     )

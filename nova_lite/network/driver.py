@@ -146,8 +146,11 @@ class NetworkStore(Protocol):
         """Return the existing networks by id. Their subnets cannot change until the transaction ends."""
         ...
 
-    def links(self, network: Network) -> list[Network]:
-        """Return the network and its segments, if they have an IPv4 subnet. Segments are locked if the network is."""
+    def links(self, network: Network, instance_uuid: str | None = None) -> list[Network]:
+        """Return the network and its segments, if they have an IPv4 subnet. Segments are locked if the network is.
+
+        ``instance_uuid``: without the subnets whose service types name other ports than those of this server.
+        """
         ...
 
     def usable(self, project_id: str | None) -> list[Network]:

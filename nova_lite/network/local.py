@@ -139,7 +139,7 @@ class LocalNetworks(NetworkBackend):
             network = networks.get(request.network_id or "")
             if network is None:
                 raise exceptions.NetworkUnavailable(network_id=request.network_id)
-            links = store.links(network)
+            links = store.links(network, instance_uuid)
             if not links:
                 raise exceptions.NetworkRequiresSubnet(network_id=network.id)
             added.append(self._connect(store, instance_uuid, position, links, request))
@@ -159,7 +159,7 @@ class LocalNetworks(NetworkBackend):
             return super().attach(store, context, instance_uuid, request)
         resolved = self._resolve_one(store, context, request)
         network = store.locked([resolved.network_id or ""]).get(resolved.network_id or "")
-        links = [] if network is None else store.links(network)
+        links = [] if network is None else store.links(network, instance_uuid)
         if not links:
             raise exceptions.NetworkUnavailable(network_id=resolved.network_id)
         position = 1 + max((vif.position for vif in store.vifs(instance_uuid)), default=-1)
@@ -170,7 +170,10 @@ class LocalNetworks(NetworkBackend):
     ) -> VIF:
         """Add an interface on the network or segment of the requested address, else on the first one with room."""
         if request.fixed_ip:
-            links = [link for link in links if _chosen(link, request.fixed_ip)] or links
+            chosen = [link for link in links if _chosen(link, request.fixed_ip)]
+            if not chosen:
+                raise exceptions.FixedIpInvalid(address=request.fixed_ip, network_id=links[0].public_id)
+            links = chosen
         for link in links[:-1]:
             with contextlib.suppress(exceptions.NoMoreFixedIps):
                 return self._add_port(store, instance_uuid, position, link, request)

@@ -12,8 +12,8 @@ have no I/O, and no behaviour beyond what follows from their own fields. There i
   requests, and views
 - `join`, `fencing`, `protection`, `storage`: hosts that join, and hosts that are lost
 - `balance`, `health`: load and health of hosts
-- `identity`, `network`, `ipv6`, `network_api_resources`, `network_bulk`, `router`, `floating_ip`, `security_group`,
-  `packet_probe`, `volume`, `quota`: other services
+- `identity`, `network`, `ipv6`, `dhcp_options`, `network_api_resources`, `network_bulk`, `router`, `floating_ip`,
+  `security_group`, `packet_probe`, `volume`, `quota`: other services
 - `audit`: events of the audit log
 - `listing`, `ready`: parts of lists, and preparation of structs for threads
 

@@ -66,7 +66,7 @@ class VIF(msgspec.Struct, kw_only=True):
     security groups. ``unguarded``: a user has turned port security off, so the guest may send what it wants.
     ``address_pairs``: objects with ``ip_address`` (or a range of addresses) and ``mac_address``, which the guest
     has, too. ``security_groups``: their names; None: those of the instance. ``more``: further addresses, for
-    example that of IPv6.
+    example that of IPv6. ``dhcp_options``: see `nova_lite.objects.Port`.
 
     ``vnic_type``: see `nova_lite.objects.pci.PORT_DEVICES`. ``device``: what a port of that kind has on its host; set
     on the host only.
@@ -100,6 +100,7 @@ class VIF(msgspec.Struct, kw_only=True):
     security_group_ids: list[str] = msgspec.field(default_factory=list)
     vnic_type: str = NORMAL
     device: PCIDevice | None = None
+    dhcp_options: list[dict[str, Any]] | None = None
 
     @property
     def is_remote(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -107,7 +107,8 @@ class NetworkRecord(Network, kw_only=True):
     ``subnet6_pool_id``: pools of the subnets' prefixes. ``prefixlen``: in a request, the length of the prefix that the
     pool is to give. ``no_pools``: in a request, the subnet has no allocation pools; else one without pools has all
     addresses. ``shared``: the caller's project, or all, may use another project's network. ``segments``: its segments,
-    in their order. ``qos_policy_id``: QoS policy of its ports.
+    in their order. ``qos_policy_id``: QoS policy of its ports. ``service_types`` and ``service_types6``: owners of the
+    ports that get addresses of its subnets; None: all ports do.
     """
 
     description: str = ""
@@ -122,6 +123,8 @@ class NetworkRecord(Network, kw_only=True):
     no_pools: bool = False
     shared: bool = False
     segments: list[NetworkRecord] = msgspec.field(default_factory=list)
+    service_types: list[str] | None = None
+    service_types6: list[str] | None = None
     qos_policy_id: str | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
@@ -140,7 +143,8 @@ class Port(msgspec.Struct, kw_only=True):
     ``subnet6_id``: of its network or segment; None: a conductor of an older version does not name them. ``vnic_type``:
     see `nova_lite.objects.pci.PORT_DEVICES`. ``qos_network_policy_id``: QoS policy of its network, which it has unless
     it has one of its own (``qos_policy_id``). ``dns_name`` and ``dns_domain``: its own in DNS, "": those of
-    ``hostname``, which is its instance's, and of ``network_domain``, which is its network's.
+    ``hostname``, which is its instance's, and of ``network_domain``, which is its network's. ``dhcp_options``: objects
+    with ``opt_name``, ``opt_value`` and ``ip_version`` (`nova_lite.objects.dhcp_options`).
     """
 
     id: str
@@ -174,6 +178,7 @@ class Port(msgspec.Struct, kw_only=True):
     dns_domain: str = ""
     hostname: str = ""
     network_domain: str = ""
+    dhcp_options: list[dict[str, Any]] | None = None
     qos_policy_id: str | None = None
     qos_network_policy_id: str | None = None
     created_at: datetime.datetime | None = None

@@ -170,7 +170,8 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     ports of all guests on the host that have some; None: unknown. ``floating_qos``: those of floating addresses, by
     address. ``read_at``: the database's time before the read. ``names``: by id of a network that the host's guests
     reach, the names of its guests in DNS, each with ``address``, name and domain; None: unknown. ``forwardings``: those
-    of floating addresses that the host holds, and of its guests.
+    of floating addresses that the host holds, and of its guests. ``dhcp_options``: by port id, DHCP options of ports
+    that have some; None: unknown.
     """
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
@@ -187,12 +188,15 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     read_at: datetime.datetime | None = None
     names: dict[str, NetworkMembers] | None = None
     forwardings: list[HostForwarding] = msgspec.field(default_factory=list)
+    dhcp_options: dict[str, list[dict[str, Any]]] | None = None
 
     def current(self, vif: VIF) -> VIF:
         """Return an interface with its settings in these filters. An older conductor knows none."""
         settings: dict[str, Any] = {"network": (self.networks or {}).get(vif.network.id, vif.network)}
         if self.pairs is not None:
             settings["address_pairs"] = self.pairs.get(vif.id)
+        if self.dhcp_options is not None:
+            settings["dhcp_options"] = self.dhcp_options.get(vif.id)
         if self.unfiltered is not None:
             settings["unguarded"] = vif.id in self.unfiltered
             settings["port_security_enabled"] = not settings["unguarded"]

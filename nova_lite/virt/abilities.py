@@ -215,6 +215,10 @@ class Networks(Protocol):
     def unplug(self, instance_uuid: str) -> None:
         """Remove everything that `plug` has created for the instance."""
 
+    def watch(self) -> None:
+        """Start again what guests on networks need and what has ended. A daemon calls it twice a second."""
+        return
+
     def remove_unused(self, minimum_age: float) -> list[str]:
         """Remove networks that no guest has used here for ``minimum_age`` seconds. Return their ids."""
         return []

@@ -132,6 +132,35 @@ def test_security_groups(demo: Client) -> None:
     demo("port delete guarded")
 
 
+def test_stateless_groups_dhcp_options_and_service_types(demo: Client) -> None:
+    assert demo.one("security group create --stateless quick")["stateful"] is False
+    demo("security group set --stateful quick")
+    assert demo.one("security group show quick")["stateful"] is True
+    demo("security group set --stateless quick")
+    options = "--extra-dhcp-option name=mtu,value=1400 --extra-dhcp-option name=dns-server,value=fd00::53,ip-version=6"
+    port = demo.one(f"port create --network private --security-group quick {options} quick-port")
+    mtu = {"opt_name": "mtu", "opt_value": "1400", "ip_version": 4}
+    dns6 = {"opt_name": "dns-server", "opt_value": "fd00::53", "ip_version": 6}
+    assert port["extra_dhcp_opts"] == [mtu, dns6]
+    assert "all stateless" in demo("port set --security-group default quick-port", status=1)
+    assert "must be a number" in demo("port set --extra-dhcp-option name=mtu,value=many quick-port", status=1)
+    demo("port set --extra-dhcp-option name=mtu,value=1300 quick-port")
+    assert demo.one("port show quick-port")["extra_dhcp_opts"] == [{**mtu, "opt_value": "1300"}, dns6]
+    demo("port delete quick-port")
+    demo("security group delete quick")
+    demo("network create typed")
+    create = "subnet create --network typed --subnet-range 10.64.9.0/24 --service-type compute:nova typed-v4"
+    assert demo.one(create)["service_types"] == ["compute:nova"]
+    assert "has no subnet for ports of the owner" in demo("port create --network typed none", status=1)
+    server = demo.one("server create --image cirros --flavor m1.nano --network typed --wait vm-typed")
+    assert [address.startswith("10.64.9.") for address in server["addresses"]["typed"]] == [True]
+    demo("server delete --wait vm-typed")
+    demo("subnet unset --service-type compute:nova typed-v4")
+    demo("port create --network typed any")
+    demo("port delete any")
+    demo("network delete typed")
+
+
 def test_floating_addresses(demo: Client) -> None:
     made = demo.one("floating ip create --description mine public")
     address = made["floating_ip_address"]

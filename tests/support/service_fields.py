@@ -47,7 +47,8 @@ FIELDS: dict[tuple[str, str, str], dict[str, Any]] = {
         **_SUBNET, "use_default_subnetpool": True, "subnetpool_id": _ID, "prefixlen": 26, "ipv6_ra_mode": "slaac",
         "ipv6_address_mode": "slaac", "tags": ["red"],
     },
-    ("network", "PUT", "/subnets/{id}"): _SUBNET,
+    # The type is refused, as later ports of other owners would get no address.
+    ("network", "PUT", "/subnets/{id}"): {**_SUBNET, "service_types": ["of nobody"]},
     ("network", "POST", "/ports"): {
         **_PORT, "device_profile": "one", "hardware_offload_type": "switchdev", "tags": ["red"],
         "mac_address": "fa:16:3e:00:00:07",

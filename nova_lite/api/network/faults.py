@@ -23,6 +23,7 @@ _NAMES: dict[type[exceptions.NovaLiteException], tuple[str, int]] = {
     exceptions.NetworkInUse: ("NetworkInUse", 409),
     exceptions.NetworkTagNotFound: ("TagNotFound", 404),
     exceptions.NoMoreFixedIps: ("IpAddressGenerationFailure", 409),
+    exceptions.NoServiceSubnet: ("IpAddressGenerationFailureNoMatchingSubnet", 409),
     exceptions.NoMoreFloatingIps: ("IpAddressGenerationFailure", 409),
     exceptions.NoSuchPort: ("PortNotFound", 404),
     exceptions.PortForwardingInvalid: ("BadRequest", 400),

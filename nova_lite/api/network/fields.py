@@ -15,6 +15,7 @@ import msgspec
 from nova_lite.api.http import bodies, validation
 from nova_lite.api.http.bodies import Body
 from nova_lite.base import exceptions, ip
+from nova_lite.objects import dhcp_options as options_of_dhcp
 from nova_lite.objects.pci import NORMAL, PORT_DEVICES
 
 #: Number of tags that a resource may have, and characters of a tag.
@@ -22,6 +23,8 @@ MAX_TAGS = 50
 _MAX_TAG = 255
 #: Number of prefixes of a subnet pool, and of an address group: each of these is a rule of the hosts.
 MAX_PREFIXES = 1000
+#: Number of DHCP options in a request: a port has half of them, and a request may replace each.
+MAX_DHCP_OPTIONS = 2 * options_of_dhcp.MAX_OPTIONS
 
 _MAC_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _NO_MAC_ADDRESS = "00:00:00:00:00:00"
@@ -149,6 +152,32 @@ def address_pairs(value: Any, name: str) -> list[dict[str, str]]:
         pair = {"ip_address": _prefix(wanted, name) if has_prefix else address(wanted, name)}
         found.append(pair if mac is None else pair | {"mac_address": mac_address(mac, "mac_address")})
     return found
+
+
+def dhcp_options(value: Any, name: str) -> list[dict[str, Any]]:
+    """Return DHCP options with ``opt_name``, ``opt_value`` (None: without it) and ``ip_version``."""
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise invalid(name, "It must be a list of objects with opt_name and opt_value.")
+    if len(value) > MAX_DHCP_OPTIONS:
+        raise invalid(name, f"At most {MAX_DHCP_OPTIONS} are allowed.")
+    found: dict[tuple[int, int], dict[str, Any]] = {}
+    for item in value:
+        if others := sorted(item.keys() - {"opt_name", "opt_value", "ip_version"}):
+            raise invalid(name, f"Unrecognized attribute(s) '{others[0][:64]}'")
+        option, wanted = text(item.get("opt_name"), "opt_name"), item.get("opt_value")
+        version = number(item.get("ip_version", 4), "ip_version", 4, 6)
+        if version == 5:
+            raise invalid("ip_version", "It must be 4 or 6.")
+        try:
+            key = (version, options_of_dhcp.number(option, version))
+            if wanted is not None:
+                options_of_dhcp.words(option, text(wanted, "opt_value"), version)
+        except ValueError as error:
+            raise invalid(name, f"{str(error)[:1].upper()}{str(error)[1:]}.") from error
+        if key in found:
+            raise invalid(name, f"Option {option} is there twice.")
+        found[key] = {"opt_name": option, "opt_value": wanted, "ip_version": version}
+    return [*found.values()]
 
 
 def routes(value: Any, name: str) -> list[dict[str, str]]:

@@ -42,6 +42,9 @@ _CONDUCTOR_FILTERS = {
 MacAddress: TypeAlias = Annotated[str, fields.checked(fields.mac_address)]
 Groups: TypeAlias = Annotated[list[str], fields.checked(fields.ids)]
 Pairs: TypeAlias = Annotated[list[dict[str, str]], fields.checked(fields.address_pairs)]
+DhcpOptions: TypeAlias = Annotated[
+    list[dict[str, Any]], fields.checked(fields.dhcp_options, maxItems=fields.MAX_DHCP_OPTIONS)
+]
 OnlyEmptyObject: TypeAlias = Annotated[Any, fields.only({})]
 VnicType: TypeAlias = Annotated[str, fields.checked(fields.vnic_type, enum=[NORMAL, *PORT_DEVICES])]
 
@@ -56,7 +59,7 @@ class _Port(fields.Named):
     host_id: fields.Present = field(default="", name="binding:host_id")
     profile: OnlyEmptyObject = field(default=SAME, name="binding:profile")
     vnic_type: VnicType = field(default=SAME, name="binding:vnic_type")
-    extra_dhcp_opts: fields.OnlyEmptyList = SAME
+    dhcp_options: DhcpOptions = field(default=SAME, name="extra_dhcp_opts")
     dns_name: dns.Name = ""
     dns_domain: dns.Domain = ""
     qos_policy_id: fields.Id = None

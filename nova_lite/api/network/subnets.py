@@ -25,8 +25,14 @@ _PATH, _ONE, _KEY = "/subnets", "/subnets/{id}", "subnet"
 #: Number of allocation pools of a subnet, and of its name servers.
 MAX_POOLS = 100
 _MAX_SERVERS = 5
+#: Number of service types of a subnet, and how they begin in Neutron.
+MAX_SERVICE_TYPES = 32
+_OWNERS = ("compute:", "network:", "neutron:", "baremetal:", "trunk:")
 #: Attributes that an external network's subnet does not have.
-_NOT_EXTERNAL = ("dns", "host_routes", "tags", "description", "subnetpool_id", "use_default_subnetpool", "prefixlen")
+_NOT_EXTERNAL = (
+    "dns", "host_routes", "tags", "description", "subnetpool_id", "use_default_subnetpool", "prefixlen",
+    "service_types",
+)  # fmt: skip
 _TEXTS = {"name", "description"}
 #: Settings of a subnet that requests name otherwise than the conductor.
 _SENT = {"gateway": "gateway_ip", "pools": "allocation_pools", "dns": "dns_nameservers"}
@@ -58,10 +64,24 @@ def _name_servers(value: Any, name: str) -> list[str]:
     return addresses
 
 
+def _service_types(value: Any, name: str) -> list[str]:
+    """Return owners of ports."""
+    if not isinstance(value, list) or len(value) > MAX_SERVICE_TYPES:
+        raise fields.invalid(name, f"It must be a list of up to {MAX_SERVICE_TYPES} owners of ports.")
+    owners = [fields.text(item, name) for item in value]
+    for owner in owners:
+        if not owner.startswith(_OWNERS):
+            raise fields.invalid(name, f"'{owner[:64]}' does not begin with one of {', '.join(_OWNERS)}.")
+        if owners.count(owner) > 1:
+            raise fields.invalid(name, f"'{owner[:64]}' is there twice.")
+    return owners
+
+
 Address: TypeAlias = Annotated[str | None, fields.checked(fields.address)]
 Gateway: TypeAlias = Annotated[str | None, fields.checked(_gateway, null=True)]
 Pools: TypeAlias = Annotated[list[dict[str, str]] | None, fields.checked(_pools, maxItems=MAX_POOLS)]
 NameServers: TypeAlias = Annotated[list[str], fields.checked(_name_servers, maxItems=_MAX_SERVERS)]
+ServiceTypes: TypeAlias = Annotated[list[str], fields.checked(_service_types, maxItems=MAX_SERVICE_TYPES)]
 IpVersion: TypeAlias = Annotated[int | None, fields.within(4, 6)]
 
 
@@ -82,7 +102,7 @@ class NewSubnet(fields.Named, kw_only=True):
     tags: fields.Tags = []
     project_id: fields.Ignored = SAME
     tenant_id: fields.Ignored = SAME
-    service_types: fields.OnlyEmptyList = SAME
+    service_types: ServiceTypes = []
     segment_id: fields.OnlyNull = SAME
 
 
@@ -99,7 +119,7 @@ class ChangedSubnet(fields.Named):
     ipv6_address_mode: fields.Present = None
     project_id: fields.Present = None
     tenant_id: fields.Present = None
-    service_types: fields.OnlyEmptyList = SAME
+    service_types: ServiceTypes = []
     segment_id: fields.OnlyNull = SAME
 
 
@@ -176,7 +196,10 @@ class Subnets(networks.NetworkFinder):
         requests.take_same(changes, view(link), networks.UNCHANGEABLE)
         texts = {f"subnet_{name}": changes[name] for name in _TEXTS & changes.keys()}
         others = {name: changes[name] for name in changes.keys() - _TEXTS}
-        values = others | texts if version == 4 else {"subnet6": changes}
+        values = others | texts
+        if version == 6:
+            types = {f"{name}6": changes.pop(name) for name in ("service_types",) if name in changes}
+            values = {"subnet6": changes} | types
         return view(self.conductor.network_update(req.context, link.id, values))
 
     def _update_external(self, req: ServiceRequest, pool: FloatingIpPool, changes: dict[str, Any]) -> views.View:
@@ -233,7 +256,8 @@ def _new_subnet(body: NewSubnet) -> NetworkRecord:
     range_, pools = _network_of(cidr) if cidr else "", body.pools or []
     if _version(body) == 6:
         settings = Subnet6(**{**requests.common(Subnet6, body), "pools": pools})
-        return record(cidr="", cidr6=range_, subnet6_pool_id=pool_id, subnet6=settings)
+        types = body.service_types or None
+        return record(cidr="", cidr6=range_, subnet6_pool_id=pool_id, subnet6=settings, service_types6=types)
     only = pools[0] if len(pools) == 1 else {}
     return record(
         cidr=range_,
@@ -247,6 +271,7 @@ def _new_subnet(body: NewSubnet) -> NetworkRecord:
         subnet_name=body.name,
         subnet_description=body.description,
         subnet_tags=body.tags,
+        service_types=body.service_types or None,
     )
 
 

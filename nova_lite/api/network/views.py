@@ -125,6 +125,7 @@ def subnet(shown: NetworkRecord) -> View:
         "host_routes": shown.host_routes or [],
         "allocation_pools": factory.pools_of(shown),
         "subnetpool_id": shown.subnet_pool_id,
+        "service_types": shown.service_types or [],
         **_standard(shown, shown.subnet_tags or []),
     }
 
@@ -155,6 +156,7 @@ def subnet6(shown: NetworkRecord) -> View:
         "host_routes": settings.host_routes or [],
         "allocation_pools": settings.pools,
         "subnetpool_id": shown.subnet6_pool_id,
+        "service_types": shown.service_types6 or [],
         **_standard(shown, settings.tags or []),
     }
 
@@ -215,7 +217,7 @@ def port(shown: Port, for_admin: bool, domain: str = "") -> View:
         "security_groups": shown.security_groups,
         "port_security_enabled": shown.port_security_enabled,
         "allowed_address_pairs": shown.address_pairs or [],
-        "extra_dhcp_opts": [],
+        "extra_dhcp_opts": shown.dhcp_options or [],
         "binding:vnic_type": shown.vnic_type,
         "dns_name": dns.name_of(shown),
         "dns_domain": shown.dns_domain,

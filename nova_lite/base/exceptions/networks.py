@@ -262,6 +262,13 @@ class FloatingIpPortTaken(Conflict):
     msg_fmt = "Cannot associate floating IP %(address)s with port %(port_id)s: %(other)s leads there already."
 
 
+class NoServiceSubnet(Conflict):
+    msg_fmt = (
+        "Network %(network_id)s has no subnet for ports of the owner '%(owner)s': set device_owner to one of the "
+        "service_types of its subnets."
+    )
+
+
 class SecurityGroupConflict(Conflict):
     msg_fmt = "Security groups of one port are all stateful or all stateless, and %(names)s are of both kinds."
 

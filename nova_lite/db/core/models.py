@@ -947,7 +947,8 @@ class Network(Tagged, Changed, Base):
     changed. ``subnet6``: see `nova_lite.objects.Network`. ``subnet_id`` and ``subnet6_id``: see
     `nova_lite.objects.ipv6.subnet_id_of`. ``parent_id``: network of which the row is a segment, for further subnets;
     None: it is a network itself. ``is_segmented``: it has segments. ``physical_network`` and ``vlan``: see
-    `nova_lite.objects.Network`, and so is ``dns_domain``.
+    `nova_lite.objects.Network`, and so is ``dns_domain``. ``service_types`` and ``service_types6``: see
+    `nova_lite.objects.NetworkRecord`.
     """
 
     __tablename__ = "networks"
@@ -984,6 +985,8 @@ class Network(Tagged, Changed, Base):
     pools: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
     host_routes: Mapped[list[dict[str, str]] | None] = mapped_column(sa.JSON(none_as_null=True))
     host_address: Mapped[str | None] = mapped_column(sa.String(45))
+    service_types: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
+    service_types6: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
     revised: Mapped[bool] = mapped_column(default=False, server_default=sa.false())
     physical_network: Mapped[str | None] = mapped_column(Name)
     vlan: Mapped[int | None] = mapped_column()
@@ -1014,7 +1017,7 @@ class Port(Tagged, Changed, Base):
     ``address_pairs``: objects with ``ip_address`` (or a range) and ``mac_address``, from which it may send, too.
     ``device_id`` and ``device_owner``: texts of the program whose port it is, "" for a port of a server or router.
     ``vnic_type``: see `nova_lite.objects.pci.PORT_DEVICES`. ``bound_host``: of a service's port, the host that has it.
-    ``dns_name`` and ``dns_domain``: see `nova_lite.objects.Port`.
+    ``dns_name``, ``dns_domain`` and ``dhcp_options``: see `nova_lite.objects.Port`.
     """
 
     __tablename__ = "ports"
@@ -1048,6 +1051,7 @@ class Port(Tagged, Changed, Base):
     bound_host: Mapped[str | None] = mapped_column(Name, index=True)
     dns_name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     dns_domain: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    dhcp_options: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
 class Router(Tagged, Changed, Base):

@@ -35,6 +35,9 @@ HAS_SUBNET = sa.and_(
     models.Network.parent_id.is_(None), sa.or_(models.Network.cidr != "", models.Network.is_segmented == sa.true())
 )
 
+#: Beginning of the owners of servers' ports, which the zone follows, and the zone of a server without one.
+OF_SERVERS, DEFAULT_ZONE = "compute:", "nova"
+
 #: Values of a port without an instance.
 FREE: dict[str, Any] = {"instance_uuid": None, "position": 0, "tag": None, "state": None}
 
@@ -61,13 +64,15 @@ class Store:
         self._projects = frozenset(projects)
         self._locked: dict[str, Network] = {}
         self._segments_of: dict[str, list[Network]] = {}
+        #: Service types of IPv4 and IPv6 subnets that have some, by network or segment.
+        self._service_types: dict[str, tuple[list[str] | None, list[str] | None]] = {}
         self.free: dict[str, list[str]] = {}
 
     def networks(self, ids: Collection[str] | None = None) -> list[Network]:
         query = sa.select(models.Network).order_by(models.Network.name)
         if ids is not None:
             query = query.where(models.Network.id.in_(ids))
-        return [rows.to_object(Network, row) for row in self._session.scalars(query)]
+        return [self._network(row) for row in self._session.scalars(query)]
 
     def is_external(self, network_id: str) -> bool:
         return self._session.get(models.FloatingIpPool, network_id) is not None
@@ -83,8 +88,25 @@ class Store:
         )
         return [network for network in found if network.project_id in (None, project_id)]
 
-    def links(self, network: Network) -> list[Network]:
-        return [link for link in (network, *self.segments(network)) if link.cidr]
+    def links(self, network: Network, instance_uuid: str | None = None) -> list[Network]:
+        found = [network, *self.segments(network)]
+        if instance_uuid is not None and any(link.id in self._service_types for link in found):
+            zone = sa.select(models.Instance.availability_zone).where(models.Instance.uuid == instance_uuid)
+            owner = f"{OF_SERVERS}{self._session.scalars(zone).first() or DEFAULT_ZONE}"
+            found = [self.serving(link, owner) for link in found]
+        return [link for link in found if link.cidr]
+
+    def serving(self, link: Network, owner: str) -> Network:
+        """Return a network or segment without the subnets whose service types do not name this owner of a port."""
+        types, types6 = self._service_types.get(link.id, (None, None))
+        if types and owner not in types:
+            link = msgspec.structs.replace(link, cidr="")
+        return msgspec.structs.replace(link, cidr6="", subnet6=None) if types6 and owner not in types6 else link
+
+    def _network(self, row: models.Network) -> Network:
+        if row.service_types or row.service_types6:
+            self._service_types[row.id] = row.service_types, row.service_types6
+        return rows.to_object(Network, row)
 
     def network_of(self, link_id: str) -> Network:
         """Return, locked, the network that has this id, or this segment."""
@@ -102,10 +124,10 @@ class Store:
         query = sa.select(models.Network).where(models.Network.parent_id == network_id)
         query = query.order_by(models.Network.created_at, models.Network.id)
         if network_id not in self._locked:
-            return [rows.to_object(Network, row) for row in self._session.scalars(query)]
+            return [self._network(row) for row in self._session.scalars(query)]
         # The lock of the network keeps them from being added and removed.
         query = query.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
-        found = self._segments_of[network_id] = [rows.to_object(Network, row) for row in self._session.scalars(query)]
+        found = self._segments_of[network_id] = [self._network(row) for row in self._session.scalars(query)]
         self._locked |= {segment.id: segment for segment in found}
         return found
 
@@ -113,7 +135,7 @@ class Store:
         new = set(ids) - self._locked.keys()
         if new:  # shared, as a port that refers to it locks it
             found = self._uow.found(_NETWORKS_LOCKED, {"ids": new})
-            self._locked |= {row.id: rows.to_object(Network, row) for (row,) in found}
+            self._locked |= {row.id: self._network(row) for (row,) in found}
         return {item: self._locked[item] for item in ids if item in self._locked}
 
     def taken(self, network_id: str, addresses: Collection[str] | None = None, version: int = 4) -> set[str]:

@@ -41,6 +41,8 @@ UPDATABLE = (
     "mtu",
     "qos_policy_id",
     "dns_domain",
+    "service_types",
+    "service_types6",
 )
 SETTINGS = ("gateway", "dns", "pools", "host_routes", "enable_dhcp")
 #: Changes of the IPv6 subnet. They are fields of `Subnet6`: settings, and names.
@@ -70,7 +72,7 @@ MAX_COLLISIONS = 16
 
 _RANDOM = random.SystemRandom()
 
-_NO_SUBNET6: dict[str, Any] = {"cidr6": "", "subnet6": None, "subnet6_pool_id": None}
+_NO_SUBNET6: dict[str, Any] = {"cidr6": "", "subnet6": None, "subnet6_pool_id": None, "service_types6": None}
 
 _NO_SUBNET: dict[str, Any] = {
     "cidr": "",
@@ -86,6 +88,7 @@ _NO_SUBNET: dict[str, Any] = {
     "host_routes": None,
     "host_address": None,
     "revised": False,
+    "service_types": None,
 }
 
 
@@ -509,7 +512,7 @@ def create_subnet(
         _check_range(conf, subnet.cidr)
         _check_name_servers(uow, subnet)
     overlaps.check_subnet(uow, context, row, subnet.cidr)
-    described = ("subnet_name", "subnet_description", "subnet_tags", "subnet_pool_id")
+    described = ("subnet_name", "subnet_description", "subnet_tags", "subnet_pool_id", "service_types")
     for name in ("subnet_id", "cidr", "start", "end", "host_address", *described, *SETTINGS):
         setattr(row, name, getattr(subnet, name))
     row.updated_at = uow.now
@@ -576,9 +579,12 @@ def _create_subnet6(
         _check_name_servers(uow, network)
     overlaps.check_subnet(uow, context, row, network.cidr6)
     row.cidr6, row.subnet6, row.subnet6_id = network.cidr6, settings, subnet.subnet_id
-    row.subnet6_pool_id = pool_id
+    row.subnet6_pool_id, row.service_types6 = pool_id, subnet.service_types6
     if ipv6.is_derived(settings):
-        for port in uow.session.scalars(sa.select(Port).where(Port.network_id == row.id, ~builtin_networks.OF_ROUTER)):
+        users = sa.select(Port).where(Port.network_id == row.id, ~builtin_networks.OF_ROUTER)
+        if subnet.service_types6:
+            users = users.where(Port.device_owner.in_(subnet.service_types6))
+        for port in uow.session.scalars(users):
             if port.address is not None:
                 port.address6 = ipv6.address_on(network, port.mac_address)
     row.updated_at = uow.now

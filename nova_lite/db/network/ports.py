@@ -23,7 +23,7 @@ from nova_lite.db.core.statements import insert_unless_taken
 from nova_lite.db.network import builtin_networks, port_quota, qos, security_groups
 from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
-from nova_lite.objects import ListQuery, Network, Port, ipv6
+from nova_lite.objects import ListQuery, Network, Port, dhcp_options, ipv6
 from nova_lite.objects.pci import NORMAL
 from nova_lite.objects.security_group import DEFAULT
 
@@ -38,7 +38,14 @@ _FIELDS = tuple(name for name in rows.shared_fields(Port, Row) if name not in ("
 MAX_ADDRESS_PAIRS = 10
 
 #: Fields that decide what a port sends and receives.
-_OF_TRAFFIC = ("security_groups", "admin_state_up", "address_pairs", "port_security_enabled", "qos_policy_id")
+_OF_TRAFFIC = (
+    "security_groups",
+    "admin_state_up",
+    "address_pairs",
+    "port_security_enabled",
+    "qos_policy_id",
+    "dhcp_options",
+)
 
 #: Texts that name a port in DNS.
 _OF_DNS = ("dns_name", "dns_domain")
@@ -160,7 +167,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
     mine = network is not None and (context.is_admin or network.project_id in (None, owner))
     if network is None or network.parent_id is not None or not (mine or store.is_shared(network.id, owner)):
         raise exceptions.NetworkNotFound(network_id=port.network_id)
-    links = _links(store, network, port.address, port.address6, port.segment_id)
+    links = _links(store, network, port.address, port.address6, port.segment_id, port.device_owner)
     if not links[0].cidr and port.address not in ("", NO_ADDRESS):  # the address is IPv4
         raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet, of which {port.address} could be")
     port_quota.check_port(uow, conf, owner)
@@ -190,6 +197,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "dns_name": port.dns_name,
         "dns_domain": port.dns_domain,
         "qos_policy_id": port.qos_policy_id,
+        "dhcp_options": _dhcp_options([], port.dhcp_options or []),
         "created_at": uow.now,
     }
     _insert_on(uow, links, port, values)
@@ -218,16 +226,31 @@ def _device_id(uow: UnitOfWork, device_id: str) -> str:
 
 
 def _links(
-    store: builtin_networks.Store, network: Network, address: str | None, address6: str | None, link_id: str | None
+    store: builtin_networks.Store,
+    network: Network,
+    address: str | None,
+    address6: str | None,
+    link_id: str | None,
+    owner: str,
 ) -> list[Network]:
-    """Return the network and its segments on which a port may be, at least one.
+    """Return the network and its segments on which a port of this owner may be, at least one.
 
     The addresses are as in `Port`, or `NO_ADDRESS`. ``link_id``: the network or segment of its subnets, None for any.
-    Raises `SubnetNotFound`, or `FixedIpInvalid` for an address of no subnet.
+    Raises `SubnetNotFound`, `NoServiceSubnet`, or `FixedIpInvalid` for an address of no subnet.
     """
-    found = [link for link in (network, *store.segments(network)) if link_id in (None, link.id)]
-    if not found:
+    every = [link for link in (network, *store.segments(network)) if link_id in (None, link.id)]
+    if not every:
         raise exceptions.SubnetNotFound(subnet_id=link_id)
+    found = [store.serving(link, owner) for link in every]
+    if (address, address6) != (NO_ADDRESS, NO_ADDRESS):
+        needs_ipv4 = link_id is not None and address not in (None, NO_ADDRESS)
+        found = [
+            link
+            for link, whole in zip(found, every, strict=True)
+            if link == whole or link.cidr or (link.cidr6 and not needs_ipv4)
+        ]
+        if not found:
+            raise exceptions.NoServiceSubnet(network_id=network.id, owner=owner)
     if not network.is_segmented or (address == NO_ADDRESS and address6 in (None, NO_ADDRESS)):
         return found
     usable = [link for link in found if _may_have(link.cidr, address) and _may_have(link.cidr6, address6)]
@@ -289,6 +312,13 @@ def _address_pairs(wanted: list[dict[str, str]], mac_address: str) -> list[dict[
     return found or None
 
 
+def _dhcp_options(present: list[dict[str, Any]], changes: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    try:
+        return dhcp_options.merged(present, changes)
+    except ValueError as error:
+        raise exceptions.InvalidInput(reason=str(error)) from error
+
+
 def _address(network: Network, text: str, project_id: str | None) -> str:
     """Return a valid address. The project that has the network may take the gateway's address, for a router."""
     if text == network.gateway and network.project_id == project_id is not None:
@@ -332,9 +362,9 @@ def _address6(
 
 def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
     """Change ``name``, ``description``, ``admin_state_up``, ``security_groups`` (names or ids, the whole list),
-    ``address_pairs``, ``port_security_enabled``, ``qos_policy_id``, ``dns_name``, ``dns_domain``, and of a port without
-    a server ``address``, ``address6``, ``segment_id``, ``device_id`` and ``device_owner``. Raises `PortInUse` and the
-    errors of `create`.
+    ``address_pairs``, ``port_security_enabled``, ``qos_policy_id``, ``dns_name``, ``dns_domain``, ``dhcp_options`` (as
+    `nova_lite.objects.dhcp_options.merged` does), and of a port without a server ``address``, ``address6``,
+    ``segment_id``, ``device_id`` and ``device_owner``. Raises `PortInUse` and the errors of `create`.
     """
     row = locked(uow, context, port_id)
     found = get(uow, context, port_id)
@@ -364,6 +394,8 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
         _change_mac_address(uow, row, changes["mac_address"])
     if "address_pairs" in changes:
         row.address_pairs = _address_pairs(changes["address_pairs"], row.mac_address)
+    if "dhcp_options" in changes:
+        row.dhcp_options = _dhcp_options(row.dhcp_options or [], changes["dhcp_options"])
     row.port_security_enabled = changes.get("port_security_enabled", row.port_security_enabled)
     is_moved = "address" in changes and changes["address"] != (row.address or NO_ADDRESS)
     if is_moved or changes.keys() & {"address6", "segment_id"}:
@@ -410,11 +442,11 @@ def _choose_link(uow: UnitOfWork, row: Row, address: str | None, changes: dict[s
         raise exceptions.PortInUse(port_id=row.id)
     store = builtin_networks.Store(uow)
     network = store.network_of(row.network_id)
-    present = next((link for link in (network, *store.segments(network)) if link.id == row.network_id), network)
     address6, link_id = changes.get("address6"), changes.get("segment_id")
-    links = _links(store, network, address, address6, link_id)
-    if any(link.id == row.network_id for link in links):
-        return present
+    links = _links(store, network, address, address6, link_id, row.device_owner)
+    for link in links:
+        if link.id == row.network_id:
+            return link
     _require_no_floating(uow, row)
     row.network_id, row.address, row.address6 = links[0].id, None, None
     return links[0]

@@ -596,6 +596,7 @@ _PORT_COLUMNS = (
     _QOS,
     _FLOATING_QOS,
     sa.exists().where(PortForwarding.port_id == Port.id),
+    Port.dhcp_options,
 )
 _PORTS = sa.select(Port.instance_uuid, *_PORT_COLUMNS).where(
     Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True))
@@ -641,7 +642,8 @@ class _Port(NamedTuple):
     """An interface. ``groups``: names, if it has groups of its own; ``floating``: the floating address that leads to
     it; ``router_id``: the router of its network, if any; ``is_up``: it and its network are up; ``is_revised``: its
     network's settings have changed; ``is_secure``: it has port security; ``pairs``: its address pairs; ``qos`` and
-    ``floating_qos``: QoS policies of it and of its floating address; ``is_forwarded``: a port forwarding leads to it.
+    ``floating_qos``: QoS policies of it and of its floating address; ``is_forwarded``: a port forwarding leads to it;
+    ``dhcp_options``: those of its own.
     """
 
     id: str
@@ -656,6 +658,7 @@ class _Port(NamedTuple):
     qos: str | None
     floating_qos: str | None
     is_forwarded: bool
+    dhcp_options: list[dict[str, Any]] | None
 
 
 def filters(
@@ -714,6 +717,7 @@ def filters_together(
         told.routers = routed[question.host]
         told.networks = {network_id: known[network_id] for network_id in revised[question.host] if network_id in known}
         told.pairs = {port.id: port.pairs for port in here if port.pairs}
+        told.dhcp_options = {port.id: port.dhcp_options for port in here if port.dhcp_options}
         told.unfiltered = sorted(port.id for port in here if port.is_up and not port.is_secure)
         told.qos = {port.id: limits[port.qos] for port in here if port.qos in limits}
         told.floating_qos = {

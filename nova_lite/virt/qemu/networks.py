@@ -76,6 +76,9 @@ class Bridges:
     def update(self, network: Network) -> None:
         """Do nothing: guests get changed settings with their next config drive."""
 
+    def update_options(self, vif: VIF) -> None:
+        """Do nothing: there is no DHCP server."""
+
 
 def _ip(*arguments: str) -> None:
     images.run("ip", *arguments)

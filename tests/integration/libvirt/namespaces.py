@@ -11,6 +11,7 @@ from nova_lite.objects import VIF
 from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
 
 #: DHCP client: prints the options of the offer in hexadecimal by their numbers, or an empty object without an offer.
+#: Further arguments are numbers of options that it asks for.
 DISCOVER = """
 import json, socket, sys, time
 mac = bytes.fromhex(sys.argv[1].replace(":", ""))
@@ -19,7 +20,7 @@ client.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
 client.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
 client.bind(("", 68))
 head = bytes([1, 1, 6, 0]) + b"nova" + bytes([0, 0, 0x80, 0]) + bytes(16) + mac + bytes(10 + 192)
-wanted = bytes([1, 3, 6, 26, 121, 249])
+wanted = bytes([1, 3, 6, 26, 121, 249, *map(int, sys.argv[3:])])
 packet = head + bytes([99, 130, 83, 99, 53, 1, 1, 55, len(wanted)]) + wanted + bytes([255])
 deadline = time.monotonic() + float(sys.argv[2])
 client.settimeout(0.5)

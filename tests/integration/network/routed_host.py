@@ -20,7 +20,7 @@ import msgspec
 from nova_lite.objects import VIF, HostForwarding, HostRouter, Network, ipv6
 from nova_lite.objects.security_group import NetworkMembers
 from nova_lite.virt.libvirt.net import realms
-from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
+from nova_lite.virt.libvirt.net.names import bridge_name, network_name, tap_name
 from tests.integration.libvirt.namespaces import DISCOVER
 from tests.integration.network.room import OUTSIDE, Room
 
@@ -198,13 +198,18 @@ class RoutedHost(Room):
         names = os.listdir("/run/netns")
         return {name.removeprefix(self._prefix) for name in names if name.startswith(self._prefix)}
 
-    def offer(self, vif: VIF) -> dict[str, Any]:
-        """Return what the DHCP server offers to a guest."""
+    def offer(self, vif: VIF, *options: int) -> dict[str, Any]:
+        """Return what the DHCP server offers to a guest. ``options``: numbers of further options to ask for."""
         (name,) = (name for name, other in self.guests.items() if other.id == vif.id)
+        numbers = map(str, options)
         found: dict[str, Any] = json.loads(
-            self.in_space(self.space(name), sys.executable, "-c", DISCOVER, vif.mac_address, "20")
+            self.in_space(self.space(name), sys.executable, "-c", DISCOVER, vif.mac_address, "20", *numbers)
         )
         return found
+
+    def dhcp_server(self, network: Network) -> int:
+        """Return the number of the process that is the DHCP server of a network."""
+        return int((self._directory / f"{network_name(network)}.pid").read_text())
 
     def reaches_dns(self, who: str, address: str) -> bool:
         """Check whether a name server takes a connection."""

@@ -45,7 +45,7 @@ class MemoryStore:
     def locked(self, ids: Collection[str]) -> dict[str, Network]:
         return {network.id: network for network in self.networks(ids)}
 
-    def links(self, network: Network) -> list[Network]:
+    def links(self, network: Network, instance_uuid: str | None = None) -> list[Network]:
         of_network = [item for item in self._networks.values() if network.id in (item.id, item.parent_id)]
         return [item for item in of_network if item.cidr]
 

@@ -3,7 +3,7 @@
 - `plugging`: the abilities: the host side and the guest side of interfaces, and their filters
 - `networks`, `uses`, `removal`, `former_networks`: networks of this host, their removal, and those of older versions
 - `realms`, `namespaces`, `links`: a network namespace for each router, its gateways, and its link to the host
-- `reservations`, `dhcp`: who gets which address, and the DHCP server of each network
+- `reservations`, `port_options`, `dhcp`: who gets which address and which options, and the DHCP server of each network
 - `interfaces`, `guest_interfaces`: network cards of guests, and their changes
 - `tunnels`: VXLAN between the bridges of several hosts
 - `routers`: packets between networks

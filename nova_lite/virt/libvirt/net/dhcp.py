@@ -40,6 +40,8 @@ _USERS = ("libvirt-dnsmasq", "dnsmasq", "nobody")
 #: Linux's limit of inotify instances of a user, and what is enough for the networks of a host.
 _INSTANCES = "/proc/sys/fs/inotify/max_user_instances"
 _ENOUGH = 8192
+#: systemd starts a process again that fails, however often.
+_RESTART = ("Restart=on-failure", "RestartSec=500ms", "StartLimitIntervalSec=0")
 #: Seconds that a process has to end.
 _PATIENCE = 5.0
 
@@ -49,8 +51,10 @@ def path_of(name: str, kind: str, directory: str | None = None) -> str:
     return os.path.join(directory or DIRECTORY, f"{name}.{kind}")
 
 
-def configuration(network: Network, name: str, reservations: str) -> str:
-    """Return the configuration for a network's process. ``reservations``: directory of its reservations."""
+def configuration(network: Network, name: str, reservations: str, port_options: str, tags: list[str]) -> str:
+    """Return the configuration for a network's process. ``reservations`` and ``port_options``: directories with a file
+    for each port. ``tags``: lines that give guests the tags of their options.
+    """
     cidr, bridge = cidr_of(network), bridge_name(network)
     lines = [
         *_common(name),
@@ -62,6 +66,8 @@ def configuration(network: Network, name: str, reservations: str) -> str:
         f"dhcp-range={cidr.network_address},static,{cidr.netmask}",
         f"dhcp-hostsdir={reservations}",
         f"dhcp-optsfile={path_of(name, 'options')}",
+        f"dhcp-optsdir={port_options}",
+        *tags,
         f"servers-file={path_of(name, 'servers')}",
         f"addn-hosts={path_of(name, 'names')}",
         "no-resolv",
@@ -138,7 +144,7 @@ def run(name: str, text: str, realm_id: str | None) -> None:
     if not namespaces.has_manager():
         namespaces.run(*(() if realm_id is None else namespaces.inside(realm_name(realm_id))), *dnsmasq)
         return
-    properties = ["Type=forking", f"PIDFile={path_of(name, 'pid')}", "Restart=on-failure", "RestartSec=1"]
+    properties = ["Type=forking", f"PIDFile={path_of(name, 'pid')}", *_RESTART]
     if realm_id is not None:
         properties.append(f"NetworkNamespacePath={namespaces.DIRECTORY}/{realm_name(realm_id)}")
     words = [word for item in properties for word in ("--property", item)]

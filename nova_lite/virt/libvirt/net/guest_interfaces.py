@@ -34,6 +34,8 @@ class Networks(Protocol):
 
     def update(self, network: Network) -> None: ...
 
+    def update_options(self, vif: VIF) -> None: ...
+
 
 class GuestInterfaces:
     """Records of the interfaces on this host, and how they follow the conductor."""
@@ -67,7 +69,7 @@ class GuestInterfaces:
         A failure is logged, keeps no other guest or network from its changes, and the next call tries again.
         """
         self._networks.restore()
-        wanted = (filters.networks, filters.pairs, filters.unfiltered)
+        wanted = (filters.networks, filters.pairs, filters.unfiltered, filters.dhcp_options)
         if wanted == self._followed:
             return
         self._followed = wanted
@@ -90,6 +92,9 @@ class GuestInterfaces:
         before = self._records.read_interfaces(instance_uuid)
         vifs = [_current(vif, filters) for vif in before]
         if vifs != before:
+            for vif, former in zip(vifs, before, strict=True):
+                if vif.dhcp_options != former.dhcp_options:
+                    self._networks.update_options(vif)
             self._records.write_interfaces(instance_uuid, vifs)
             is_filtered = [_filtering(vif) for vif in vifs] != [_filtering(vif) for vif in before]
 

@@ -34,6 +34,7 @@ from nova_lite.virt.libvirt.net import (
     namespaces,
     neutron,
     nft,
+    port_options,
     realms,
     reservations,
 )
@@ -118,7 +119,12 @@ class HostNetworks:
         """
         if self._has_metadata and (problem := nft.run("list tables\n")):
             raise exceptions.ConfigurationError(reason=f"[network] metadata_service: {problem}")
-        for pattern in (dhcp.DIRECTORY, reservations.directory_of("*"), reservations.directory_of("*", False)):
+        of_ports = (
+            reservations.directory_of("*"),
+            reservations.directory_of("*", False),
+            port_options.directory_of("*"),
+        )
+        for pattern in (dhcp.DIRECTORY, *of_ports):
             for directory in glob.glob(pattern):
                 files.remove_unfinished(directory, self._host)
         with self.numbers.lock():
@@ -133,6 +139,8 @@ class HostNetworks:
                 self._ensure(network)
             except exceptions.VirtDriverError as error:
                 LOG.error("Network %s of guests is not restored: %s", network.id, error.message)
+        for vif in ours:
+            self.update_options(vif)  # the daemon may have died before it did
         return self.managed(vifs)
 
     def _prepare(self) -> None:
@@ -176,6 +184,7 @@ class HostNetworks:
             self._ports[vif.id] = vif.network.id
             if not self._ensure(vif.network):
                 return False
+            self.update_options(vif)
             reservations.reserve(vif, hostname, self._host)
         reservations.place(vif.network)
         dhcp.reload(network_name(vif.network))
@@ -189,6 +198,7 @@ class HostNetworks:
             neutron.unplug(vif)
             return
         self._ports.pop(vif.id, None)
+        port_options.remove(vif)
         paths = [path for flag in (True, False) if os.path.exists(path := reservations.path_of(vif, flag))]
         for path in paths:
             files.remove(path)
@@ -219,6 +229,16 @@ class HostNetworks:
         moved = reservations.place(network)
         if reservations.write_settings(network, self._host, self._domain) or moved:
             dhcp.reload(network_name(network))
+
+    def update_options(self, vif: VIF) -> None:
+        """Carry out changed DHCP options of a port. Its guest gets them with its next lease."""
+        placed = self._placed.get(vif.network.id)
+        if placed is None or not port_options.write(vif, self._host):
+            return
+        if vif.dhcp_options:
+            with self.numbers.lock():
+                self._serve(placed)
+        dhcp.reload(network_name(vif.network))
 
     def places(self) -> dict[str, tuple[str, str]]:
         """Return the places of a packet: kind and id of ports, gateways, ways out and tunnels, by their devices."""
@@ -277,12 +297,28 @@ class HostNetworks:
                 LOG.warning("The table %s is gone and loaded again", self._table)
                 self._links = ""
                 self._publish()
-            needed = {*self._ports.values(), *self._routers}
-            for network, _ in list(self._placed.values()):
-                if network.id in needed and not dhcp.is_running(network_name(network)):
-                    self._ensure(network)
         except exceptions.VirtDriverError as error:
             LOG.error("Networks of this host are not restored: %s", error.message)
+        self._revive()
+
+    def watch(self) -> None:
+        """Start DHCP servers again that have ended, where no systemd does. A failure is logged."""
+        if not namespaces.has_manager():
+            self._revive()
+
+    def _revive(self) -> None:
+        needed = {*self._ports.values(), *self._routers}
+        for network, _ in list(self._placed.values()):
+            if network.id not in needed or dhcp.is_running(network_name(network)):
+                continue
+            with self.numbers.lock():  # no other thread or daemon is starting it
+                has_ended = not dhcp.is_running(network_name(network))
+            if has_ended:
+                LOG.warning("The DHCP server of network %s has ended and starts again", network.id)
+                try:
+                    self._ensure(network)
+                except exceptions.VirtDriverError as error:
+                    LOG.error("Network %s of this host is not restored: %s", network.id, error.message)
 
     def _ensure(self, network: Network) -> bool:
         """Make what a network needs. Return False if its bridge is the operator's own, who then provides DHCP."""
@@ -303,6 +339,7 @@ class HostNetworks:
             self._realms.make_bridge(network)
             namespaces.ip_batch(f"link set dev {name} master {bridge}" for name in sorted(guests))
             os.makedirs(reservations.directory_for(network), mode=0o755, exist_ok=True)
+            os.makedirs(port_options.directory_of(network_name(network)), mode=0o755, exist_ok=True)
             reservations.touch(network)
             is_changed = reservations.write_settings(network, self._host, self._domain)
             self._settle(network, realm_id, former)
@@ -325,11 +362,18 @@ class HostNetworks:
             self._loaded.pop(network.id, None)
             self._close_socket(network.id)
             self._carried.pop(realm_id, None)
-        self._placed[network.id] = _Placed(network, realm_id)
+        self._placed[network.id] = placed = _Placed(network, realm_id)
         self._load(network.id)
-        dhcp.run(name, dhcp.configuration(network, name, reservations.directory_for(network)), realm_id)
+        self._serve(placed)
         if former not in (None, realm_id):
             self._drop(network.id, str(former))
+
+    def _serve(self, placed: _Placed) -> None:
+        """Run a network's DHCP server. It starts again, with its leases, when a port gets its first options."""
+        network, name = placed.network, network_name(placed.network)
+        directories = reservations.directory_for(network), port_options.directory_of(name)
+        text = dhcp.configuration(network, name, *directories, port_options.tags(name))
+        dhcp.run(name, text, placed.realm_id)
 
     def _is_there(self, network: Network) -> bool:
         """Check whether all that a network needs was made already."""

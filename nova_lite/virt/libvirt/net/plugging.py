@@ -84,6 +84,10 @@ class HostSide(HostPart, abilities.Networks):
         return self._parts.networks.metadata_sockets()
 
     @file_errors()
+    def watch(self) -> None:
+        self._parts.networks.watch()
+
+    @file_errors()
     def remove_unused(self, minimum_age: float) -> list[str]:
         return self._parts.networks.remove_idle(minimum_age)
 

@@ -15,7 +15,7 @@ import time
 from nova_lite.base import exceptions, files, ip
 from nova_lite.objects import VIF, Network, ipv6
 from nova_lite.objects.instance import version_of
-from nova_lite.virt.libvirt.net import dhcp, links, names_of_guests, nft
+from nova_lite.virt.libvirt.net import dhcp, links, names_of_guests, nft, port_options
 from nova_lite.virt.libvirt.net.firewall import DNS_PORT
 from nova_lite.virt.libvirt.net.names import PREFIX, network_name
 from nova_lite.virt.libvirt.net.realms import address_in
@@ -128,9 +128,9 @@ def remove_files(name: str) -> None:
     """Remove the settings and the empty directories of the network of this name."""
     for kind in dhcp.KINDS:
         files.remove(dhcp.path_of(name, kind))
-    for is_served in (True, False):
+    for directory in (*(directory_of(name, is_served) for is_served in (True, False)), port_options.directory_of(name)):
         with contextlib.suppress(OSError):  # a new reservation keeps it
-            os.rmdir(directory_of(name, is_served))
+            os.rmdir(directory)
 
 
 def path_of(vif: VIF, is_served: bool = True) -> str:
@@ -155,8 +155,8 @@ def place(network: Network) -> bool:
 
 
 def has_dhcp(network: Network) -> bool:
-    """Check whether dnsmasq assigns addresses."""
-    return network.enable_dhcp or ipv6.is_assigned(network)
+    """Check whether dnsmasq answers guests, by DHCP or DHCPv6."""
+    return network.enable_dhcp or ipv6.is_assigned(network) or ipv6.is_stateless(network)
 
 
 def reservation(vif: VIF, hostname: str) -> str:
@@ -166,7 +166,8 @@ def reservation(vif: VIF, hostname: str) -> str:
         raise exceptions.VirtDriverError(reason=f"{vif.mac_address!r} is not a MAC address")
     try:
         fields = [mac_address, str(ip.parse4(vif.address))]
-        if ipv6.is_assigned(vif.network):
+        if ipv6.is_assigned(vif.network) or ipv6.is_stateless(vif.network):
+            # dnsmasq knows a guest of DHCPv6 by an address of the subnet, also if it assigns none.
             addresses = [] if not vif.network.enable_dhcp else fields[1:]
             assigned = [ip.parse6(item.address) for item in vif.more if version_of(item.address) == 6]
             fields = [mac_address, *addresses, *(f"[{address}]" for address in assigned)]

@@ -37,7 +37,7 @@ STATEMENTS = 10
 LIMITS = ConductorTiming.filter_query_batches
 
 #: Filters of a host without guests.
-EMPTY = PortFilters(peers={}, routers=[], networks={}, pairs={}, unfiltered=[], qos={}, names={})
+EMPTY = PortFilters(peers={}, routers=[], networks={}, pairs={}, unfiltered=[], qos={}, names={}, dhcp_options={})
 
 
 class Cloud(NamedTuple):

@@ -62,7 +62,7 @@ def test_limit_of_watching_processes_that_cannot_be_raised_is_logged(
 
 
 def configuration(network: Network) -> list[str]:
-    return dhcp.configuration(network, NAME, "/reservations").splitlines()
+    return dhcp.configuration(network, NAME, "/reservations", "/options", []).splitlines()
 
 
 def test_process_of_a_network_assigns_reserved_addresses_only(directory: Path) -> None:
@@ -79,6 +79,7 @@ def test_process_of_a_network_assigns_reserved_addresses_only(directory: Path) -
         "dhcp-range=10.76.0.0,static,255.255.255.0",
         "dhcp-hostsdir=/reservations",
         f"dhcp-optsfile={directory}/{NAME}.options",
+        "dhcp-optsdir=/options",
         f"servers-file={directory}/{NAME}.servers",
         f"addn-hosts={directory}/{NAME}.names",
         "no-resolv",
@@ -88,6 +89,11 @@ def test_process_of_a_network_assigns_reserved_addresses_only(directory: Path) -
         "dhcp-no-override",
         "dhcp-lease-max=256",
     ]
+
+
+def test_tags_of_ports_are_in_the_configuration_that_is_read_once(directory: Path) -> None:
+    line = "dhcp-mac=set:x,fa:16:3e:00:76:01"
+    assert line in dhcp.configuration(make_network(), NAME, "/reservations", "/options", [line]).splitlines()
 
 
 def test_network_without_a_gateway_differs_in_its_settings_only() -> None:
@@ -184,7 +190,8 @@ def test_manager_of_the_machine_starts_the_process_again_when_it_fails(
     inside = "--property NetworkNamespacePath=/run/netns/nl-r " if realm else ""
     assert ran == [
         f"systemd-run --quiet --collect --unit=nova-lite-dhcp-{NETWORK.id}.service --property Type=forking "
-        f"--property PIDFile={directory}/{NAME}.pid --property Restart=on-failure --property RestartSec=1 {inside}"
+        f"--property PIDFile={directory}/{NAME}.pid --property Restart=on-failure --property RestartSec=500ms "
+        f"--property StartLimitIntervalSec=0 {inside}"
         f"dnsmasq --conf-file={directory}/{NAME}.conf"
     ]
 

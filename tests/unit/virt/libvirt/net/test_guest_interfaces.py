@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from nova_lite.base import exceptions
@@ -53,6 +54,10 @@ class Host:
         self._fail(network.id)
         self.updated.append(network.id)
 
+    def update_options(self, vif: VIF) -> None:
+        self._fail(vif.id)
+        self.updated.append(vif.id)
+
 
 def filters(host: Host) -> PortFilters:
     unfiltered = sorted(vif.id for vifs in host.vifs.values() for vif in vifs)
@@ -73,3 +78,25 @@ def test_broken_guest_and_network_keep_no_others_from_their_changes(caplog: pyte
     assert (host.plugged, host.updated) == (["second", "first"], ["net-2", "net-1", "net-2"])
     interfaces.update(wanted)
     assert len(host.updated) == 3, "there is nothing left to do"
+
+
+def test_changed_dhcp_options_are_tried_until_the_host_has_them() -> None:
+    """Options of other ports stay as they are. A conductor of an older version names none."""
+    host = Host()
+    anything: Any = host
+    interfaces = GuestInterfaces(anything, anything, anything, anything)
+    first, second = host.vifs["first"][0].id, host.vifs["second"][0].id
+    option = {"opt_name": "mtu", "opt_value": "1400", "ip_version": 4}
+    base = msgspec.structs.replace(filters(host), networks=None)
+    host.broken.add(first)
+    wanted = msgspec.structs.replace(base, dhcp_options={first: [option]})
+    interfaces.update(wanted)
+    assert host.vifs["first"][0].dhcp_options is None
+    host.broken.clear()
+    interfaces.update(wanted)
+    assert (host.updated, host.vifs["first"][0].dhcp_options) == ([first], [option])
+    interfaces.update(base)
+    assert host.vifs["first"][0].dhcp_options == [option]
+    interfaces.update(msgspec.structs.replace(base, dhcp_options={}))
+    assert (host.updated, host.vifs["first"][0].dhcp_options) == ([first, first], None)
+    assert second not in host.updated

@@ -12,7 +12,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.objects import HostRouter, Network
-from nova_lite.virt.libvirt.net import dhcp, names, networks, nft, realms
+from nova_lite.virt.libvirt.net import dhcp, names, namespaces, networks, nft, realms
 from nova_lite.virt.libvirt.net.networks import HostNetworks
 from tests.support.config_drives import make_conf
 from tests.support.guests import make_network, make_vif
@@ -330,6 +330,41 @@ def test_process_that_has_ended_starts_again(host: HostNetworks, kernel: Kernel)
     kernel.running.clear()
     host.restore()
     assert kernel.running == {dhcp.RESOLVER: None, "nova-lite-net-1": ONE.id}
+
+
+def test_dhcp_server_that_has_ended_is_reported_and_starts_again_without_systemd(
+    host: HostNetworks, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plug(host, ONE)
+    host.watch()
+    assert caplog.text == ""
+    del kernel.running["nova-lite-net-1"]
+    monkeypatch.setattr(namespaces, "has_manager", lambda: True)
+    host.watch()
+    assert "nova-lite-net-1" not in kernel.running, "systemd does it"
+    monkeypatch.setattr(namespaces, "has_manager", lambda: False)
+    host.watch()
+    assert "nova-lite-net-1" in kernel.running
+    assert f"The DHCP server of network {ONE.id} has ended and starts again" in caplog.text
+
+
+def test_dhcp_server_that_does_not_start_keeps_no_other_from_it(
+    host: HostNetworks, kernel: Kernel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plug(host, ONE)
+    plug(host, TWO)
+    kernel.running.clear()
+    run = dhcp.run
+
+    def fail(name: str, text: str, realm_id: str | None) -> None:
+        if name == "nova-lite-net-1":
+            raise exceptions.VirtDriverError(reason="dnsmasq cannot be run")
+        run(name, text, realm_id)
+
+    monkeypatch.setattr(dhcp, "run", fail)
+    host.watch()
+    assert "Network net-1 of this host is not restored: " in caplog.text and "dnsmasq cannot be run" in caplog.text
+    assert "nova-lite-net-2" in kernel.running
 
 
 def test_failed_repair_is_logged(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from nova_lite.base import exceptions
+from nova_lite.base import exceptions, files
 from nova_lite.objects import FixedIp, Subnet6, ipv6
-from nova_lite.virt.libvirt.net import dhcp, reservations
+from nova_lite.virt.libvirt.net import dhcp, port_options, reservations
 from tests.support.guests import make_network, make_vif
 
 #: Options of names in a domain.
@@ -38,13 +39,15 @@ def test_host_name_is_shortened_to_its_first_label() -> None:
     assert reservations.reservation(make_vif(), "web.example.org") == "fa:16:3e:00:76:01,10.76.0.10,web,24h\n"
 
 
+@pytest.mark.parametrize("mode", [ipv6.STATEFUL, ipv6.STATELESS])
 @pytest.mark.parametrize(("enable_dhcp", "address"), [(True, "10.76.0.10,"), (False, "")])
-def test_reservation_names_assigned_ipv6_addresses(enable_dhcp: bool, address: str) -> None:
-    subnet = Subnet6(ra_mode=ipv6.STATEFUL, address_mode=ipv6.STATEFUL, enable_dhcp=True)
+def test_reservation_names_ipv6_addresses_where_dhcpv6_is_answered(enable_dhcp: bool, address: str, mode: str) -> None:
+    subnet = Subnet6(ra_mode=mode, address_mode=mode, enable_dhcp=True)
     network = make_network(cidr6="fd00:76::/64", subnet6=subnet, enable_dhcp=enable_dhcp)
     more = [FixedIp(address="fd00:76::5", subnet_id="s", cidr="fd00:76::/64")]
     line = reservations.reservation(make_vif(network=network, more=more), "web")
     assert line == f"fa:16:3e:00:76:01,{address}[fd00:76::5],web,24h\n"
+    assert reservations.has_dhcp(network)
 
 
 def test_reservation_of_an_ipv6_address_is_rejected() -> None:
@@ -117,6 +120,36 @@ def test_settings_that_are_the_same_are_not_written_again(directory: Path) -> No
     assert (path.read_text(), path.stat().st_mode & 0o777) == (text, 0o644)
     assert reservations.write_settings(make_network(dns=["9.9.9.9"]), "host", "cloud.test")
     assert path.read_text() == "server=/cloud.test/\nserver=9.9.9.9\n"
+
+
+def test_port_with_options_has_a_tag_and_a_file(directory: Path) -> None:
+    """dnsmasq 2.90 crashes when it reads a reservation with a tag again, so no reservation has one."""
+    vif = make_vif()
+    name = f"nova-lite-{vif.network.id}"
+    assert port_options.tags(name) == []
+    assert not port_options.write(vif, "host")
+    option = {"opt_name": "classless-static-route", "opt_value": "10.9.0.0/16,10.76.0.9", "ip_version": 4}
+    vif = msgspec.structs.replace(vif, dhcp_options=[option, {**option, "opt_name": "x\noption:router"}])
+    assert port_options.write(vif, "host") and not port_options.write(vif, "host")
+    tag = f"fa163e007601-{vif.id}"
+    path = directory.parent / f"{name}.opts" / tag
+    routes = "10.9.0.0/16,10.76.0.9"
+    assert path.read_text() == f"tag:{tag},option:classless-static-route,{routes}\ntag:{tag},249,{routes}\n"
+    assert path.stat().st_mode & 0o777 == 0o644
+    (path.parent / f"{files.TEMPORARY}x").touch()
+    assert port_options.tags(name) == [f"dhcp-mac=set:{tag},fa:16:3e:00:76:01"]
+    assert reservations.reservation(vif, "web") == "fa:16:3e:00:76:01,10.76.0.10,web,24h\n"
+    assert port_options.write(msgspec.structs.replace(vif, dhcp_options=None), "host")
+    assert path.read_text() == "" and len(port_options.tags(name)) == 1
+    port_options.remove(vif)
+    assert not path.exists() and port_options.tags(name) == []
+
+
+@pytest.mark.parametrize("wrong", [{"id": "../x"}, {"id": "x,y"}, {"id": "x\ny"}, {"mac_address": "fa:16:3e:00:76"}])
+def test_port_without_plain_names_has_no_options(directory: Path, wrong: dict[str, str]) -> None:
+    option = {"opt_name": "mtu", "opt_value": "1400", "ip_version": 4}
+    with pytest.raises(exceptions.VirtDriverError, match="has no plain names"):
+        port_options.write(make_vif(dhcp_options=[option], **wrong), "host")
 
 
 def test_reservations_without_dhcp_are_where_dnsmasq_does_not_read_them(directory: Path) -> None:

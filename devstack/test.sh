@@ -40,6 +40,8 @@ done
 need_root
 # Debian 13 keeps /tmp in memory, which has no room for the files of all tests.
 export TMPDIR=/var/tmp
+# Most terminals allow 1,024 open files; the units of the daemons allow more.
+ulimit -Sn 65536 2>/dev/null || ulimit -Sn "$(ulimit -Hn)"
 LOG=$(mktemp /tmp/nova-lite-test.XXXXXX.log)
 results=$(mktemp)
 beside=$(mktemp)

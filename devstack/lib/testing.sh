@@ -17,7 +17,7 @@ ALL_STAGES=(lint unit functional faults security integration)
 
 # Services of packages of which tests only run the programs. They listen on all addresses, so who had none gets none.
 declare -A SERVICES_OF=([openssh-server]="ssh.service ssh.socket" [slapd]=slapd.service [prometheus]=prometheus.service
-    [haproxy]=haproxy.service [keepalived]=keepalived.service)
+    [haproxy]=haproxy.service [keepalived]=keepalived.service [bind9]=named.service)
 
 prepare_tests() {
     install_stopped "${BASE_PACKAGES[@]}" "${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${SPICE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}" "${TEST_PACKAGES[@]}"

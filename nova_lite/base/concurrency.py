@@ -58,11 +58,26 @@ def setup(default: str = THREADING, switch_interval: float | None = None) -> str
         import eventlet
 
         eventlet.monkey_patch()
+        _mend_join()
     else:
         from nova_lite.base import journal  # logging may not be imported before eventlet has replaced its locks
 
         sys.exit(journal.error(f"{ENVIRONMENT}={_mode!r}: must be {EVENTLET!r} or {THREADING!r}."))
     return _mode
+
+
+def _mend_join() -> None:
+    """Let `threading.Thread.join` return at its time limit. From Python 3.13 on, eventlet 0.41 raises its own timeout."""
+    import eventlet
+    from eventlet.green import thread
+
+    wait = thread._ThreadHandle.join
+
+    def join(handle: Any, timeout: float | None = None) -> None:
+        with eventlet.Timeout(timeout, False):
+            wait(handle)
+
+    thread._ThreadHandle.join = join
 
 
 def mode() -> str:

@@ -72,9 +72,12 @@ class Distribution(ReleaseMachine):
         if _AUTHORITIES.exists():
             settings["PIP_CERT"] = settings["NODE_EXTRA_CA_CERTS"] = _BOUND_AUTHORITIES
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        enter = ["nsenter", "--target", str(self.init), "-m", "-u", "-i", "-n", "-p", "-C", "--"]
-        variables = [f"{name}={value}" for name, value in {**settings, "HOME": "/root", "PATH": path}.items()]
-        run = [*enter, "env", "--ignore-environment", *variables, "bash", "-c", f"cd {CHECKOUT} && {command}"]
+        enter = ["nsenter", "--target", str(self.init), "-m", "-u", "-i", "-n", "-p", "--"]
+        # A unit of the machine's own systemd: a shell that only enters is in no group of its processes, and so the
+        # containers of tests do not start.
+        unit = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--property=Delegate=yes"]
+        variables = [f"--setenv={name}={value}" for name, value in {**settings, "HOME": "/root", "PATH": path}.items()]
+        run = [*enter, *unit, *variables, f"--working-directory={CHECKOUT}", "bash", "-c", command]
         return subprocess.run(run, stdin=subprocess.DEVNULL, check=False).returncode
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import subprocess
 from hashlib import sha1
@@ -43,7 +44,7 @@ def test_certificate_is_readable_by_openssl(made: tuple[str, str]) -> None:
     output = openssl("x509", "-noout", "-text", "-nameopt", "RFC2253", "-fingerprint", "-sha1", text=certificate)
     assert "Subject: CN=alice" in output
     assert "TLS Web Client Authentication" in output
-    assert "UPN::alice@localhost" in output
+    assert re.search(r"UPN::?alice@localhost", output)  # one colon since OpenSSL 3.5
     assert f"={certificates.fingerprint(certificate).upper()}" in output
     public = openssl("x509", "-noout", "-pubkey", text=certificate)
     assert openssl("pkey", "-pubout", text=private) == public

@@ -100,7 +100,9 @@ def spoiled(key: str) -> Iterator[str]:
 @pytest.mark.parametrize("name", KEYS)
 def test_public_key_complete_is_accepted_as_by_openssh(name: str) -> None:
     assert ssh_keys.checked(KEYS[name] + " comment of a user\n") == KEYS[name] + " comment of a user\n"
-    assert openssh_fingerprints([KEYS[name]]) == [True]
+    known = subprocess.run(["ssh", "-Q", "key"], capture_output=True, text=True, check=True).stdout.split()
+    assert openssh_fingerprints([KEYS[name]]) == [name in known]
+    assert name in known or name == "ssh-dss", "OpenSSH 10 has no DSA"
 
 
 @pytest.mark.parametrize("name", KEYS)

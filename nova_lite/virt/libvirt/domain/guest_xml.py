@@ -299,8 +299,11 @@ def add_backing(disk: ET.Element, below: Iterable[volume_chains.File]) -> None:
 
 
 def add_encryption(source: ET.Element, secret: str) -> None:
-    """Let qemu decrypt LUKS data with the libvirt secret of this uuid."""
-    encryption = ET.SubElement(source, "encryption", format="luks")
+    """Let qemu decrypt LUKS data with the libvirt secret of this uuid.
+
+    The engine is named, because libvirt 11 copies to a raw file without encryption if it is not.
+    """
+    encryption = ET.SubElement(source, "encryption", format="luks", engine="qemu")
     ET.SubElement(encryption, "secret", type="passphrase", uuid=secret)
 
 

@@ -121,7 +121,7 @@ def reported_twice(cloud: UnreliableCloud) -> None:
     server = cloud.send_create()
     _deliver_until(cloud, lambda: bool(_host_of(cloud, server)))
     first = _host_of(cloud, server)
-    # Before the first host has its command: its report may reach the next host in one delivery.
+    # The first host has no command yet: one delivery may bring it that, and another host the next.
     cloud.set_builds([host for host in HOSTS if host == first], fail_at=[BEFORE])
     cloud.set_builds([host for host in HOSTS if host != first], hang_at=[BEFORE])
     _deliver_until(cloud, lambda: _is_building(cloud, server) and _host_of(cloud, server) not in (None, first))

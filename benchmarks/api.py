@@ -9,9 +9,9 @@ or, without ``--url``, on a private cloud of daemons with fake hypervisors (need
     benchmarks/api.py --workers 2 --computes 4 --json new.json
     benchmarks/api.py --compare old.json new.json    # benchmarks/plots.py draws them
 
-Each read runs for ``--seconds`` with 1, 8 and 32 requests in flight. The results are requests a second, median and
-99th percentile in ms, and ms of CPU per request. CPU counts all daemons (of the private cloud, and each ``--pid``)
-and this client. All servers are deleted again. On a shared machine compare CPU, not times.
+Each read runs for ``--seconds`` with 1, 8 and 32 requests at once (``--in-flight``). The results are requests a
+second, median and 99th percentile in ms, and ms of CPU per request. CPU counts all daemons (of the private cloud, and
+each ``--pid``) and this client. All servers are deleted again. On a shared machine compare CPU, not times.
 
 The broker and the database count the messages and statements of an operation, for all users. The counts of an idle
 period of the same length are subtracted. The broker is this machine's (of the private cloud, or with
@@ -309,13 +309,13 @@ def measure(client: Client, costs: Costs, options: argparse.Namespace) -> dict[s
         "flavors_detail": "/flavors/detail",
     }
     for name, path in paths.items():
-        for in_flight in IN_FLIGHT:
+        for in_flight in options.in_flight:
             record(f"{name}, {in_flight} in flight", reads(client, costs, path, in_flight, options.seconds))
     for server in servers:
         client.delete(server)
     client.wait_gone(listed)
     if options.count:
-        record("one by one", one_by_one(client, costs, 20))
+        record("one by one", one_by_one(client, costs, min(20, options.count)))
         record(f"{options.count} POSTs, 8 in flight", many(client, costs, options.count, 8, together=False))
         record(f"one POST of {options.count}", many(client, costs, options.count, 8, together=True))
     record("memory, MB", costs.memory())
@@ -391,6 +391,7 @@ def main() -> int:
     parser.add_argument("--computes", type=int, default=2, help="hosts of the private cloud")
     parser.add_argument("--conductor-socket", action="store_true", help="[rpc] conductor_socket of the private cloud")
     parser.add_argument("--seconds", type=float, default=5, help="how long each read is repeated")
+    parser.add_argument("--in-flight", type=int, nargs="+", default=IN_FLIGHT, help="requests at once, in turn")
     parser.add_argument("--count", type=int, default=100, help="servers that are booted at once; 0: only reads")
     parser.add_argument("--json", help="write the result to this file")
     parser.add_argument("--compare", nargs=2, metavar=("OLD", "NEW"), help="show two results side by side")

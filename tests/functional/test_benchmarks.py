@@ -12,7 +12,7 @@ from tests.functional.cloud import ROOT
 
 #: Each with what it prints at its end.
 SMALLEST = {
-    "api.py --seconds 0.05 --count 2 --computes 1": "memory, MB",
+    "api.py --seconds 0.05 --in-flight 2 --count 2 --computes 1": "memory, MB",
     "boots.py --count 2 --runs 1 --computes 1": '"boots_per_second"',
     "overload.py --seconds 1 --servers 60": "good answers",
     "scheduler.py --hosts 10 --instances 1 --runs 2": '"median_ms"',

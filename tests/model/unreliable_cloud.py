@@ -38,7 +38,9 @@ ATTEMPTS = 2
 _LIMITS = (
     "[quota]\ninstances = -1\ncores = -1\nram = -1\n[fake]\nvcpus = 10000\nmemory_mb = 1000000\ndisk_gb = 100000\n"
 )
-_OPTIONS = f"[DEFAULT]\nservice_down_time = 100000\n[conductor]\nmax_attempts = {ATTEMPTS}\n{_LIMITS}"
+#: The cloud has no thread that asks the hypervisors whether they answer, as daemons have.
+_LASTING = "[DEFAULT]\nservice_down_time = 100000\n[compute]\nhypervisor_timeout = 100000\n"
+_OPTIONS = f"{_LASTING}[conductor]\nmax_attempts = {ATTEMPTS}\n{_LIMITS}"
 _TIMING = ComputeTiming(report_retry=0.02, fence_wait=0.3, stop_wait=0.1)
 #: Messages that are held back, doubled and repeated. Messages of hosts about themselves always arrive.
 CASTS = ("build_instances", "build_and_run_instance", "stop_instance", "start_instance", "terminate_instance")

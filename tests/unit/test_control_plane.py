@@ -16,8 +16,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.support.control_plane_machine import ControlPlane
 
-#: Runs with seeds of their own, each with about 50 servers.
-RUNS = 20 if os.environ.get("NOVA_LITE_LONG") == "1" else 1
+#: Runs with seeds of their own, and examples of each. A long one has about 50 servers.
+RUNS, EXAMPLES = (20, 15) if os.environ.get("NOVA_LITE_LONG") == "1" else (1, 7)
 
 
 @pytest.mark.parametrize("run", range(RUNS))
@@ -25,7 +25,7 @@ def test_any_order_settles(run: int) -> None:
     run_state_machine_as_test(
         seed(run)(type("Seeded", (ControlPlane,), {})),
         settings=settings(
-            max_examples=15,
+            max_examples=EXAMPLES,
             stateful_step_count=30,
             deadline=None,
             derandomize=True,

@@ -116,8 +116,12 @@ def network(connection: Any) -> Iterator[Network]:
 
 MakeDriver = Callable[..., LibvirtDriver]
 
-#: Runs a test for both forms of root disks.
-FORMS = pytest.mark.parametrize("form", ["qcow2", "raw"])
+IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"
+
+
+def forms(sample: str) -> pytest.MarkDecorator:
+    """Run a test with both forms of root disks if ``NOVA_LITE_LONG=1``, and else with this one alone."""
+    return pytest.mark.parametrize("form", ["qcow2", "raw"] if IS_LONG else [sample])
 
 
 @pytest.fixture

@@ -25,12 +25,12 @@ from nova_lite.objects import Image
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt.conftest import (
-    FORMS,
     PATIENCE,
     Images,
     MakeDriver,
     assert_nothing_left,
     boot,
+    forms,
     guest_lines,
     guest_spec,
     traces,
@@ -310,7 +310,7 @@ def disk_lines(driver: LibvirtDriver, instance_uuid: str, count: int) -> list[st
     return lines
 
 
-@FORMS
+@forms("raw")
 def test_rescued_guest_sees_its_own_disk_and_returns_to_it(
     connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
 ) -> None:

@@ -18,7 +18,7 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import FORMS, Images, MakeHost, guest_spec
+from tests.integration.libvirt.conftest import Images, MakeHost, forms, guest_spec
 from tests.integration.libvirt.moves import arriving, counts, instance_path, migrate, state, wait_for_count
 
 
@@ -64,7 +64,7 @@ def downtime(destination: LibvirtDriver, spec: SpawnSpec) -> float:
         connection.close()
 
 
-@FORMS
+@forms("raw")
 def test_guest_migrates_there_and_back_while_it_counts(make_host: MakeHost, images: Images) -> None:
     options = {"live_migration_uri": hosts.URI}
     here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)

@@ -22,17 +22,20 @@ from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import FORMS, PATIENCE, Images, MakeHost, guest_spec
+from tests.integration.libvirt.conftest import IS_LONG, PATIENCE, Images, MakeHost, forms, guest_spec
 from tests.integration.libvirt.moves import arriving, instance_path, lines, run_and_mark, state
 from tests.support.guests import make_flavor
 from tests.support.waiting import wait_for
+
+#: Ends of a resize, with a form of the root disk. ``NOVA_LITE_LONG=1`` has all.
+RESIZES = [("confirm", "raw"), ("revert", "qcow2"), *([("confirm", "qcow2"), ("revert", "raw")] if IS_LONG else [])]
 
 
 def marking_guest(images: Images, **changes: Any) -> SpawnSpec:
     return guest_spec(images, [], config_drive=True, user_data=scripts.user_data(scripts.MARKS), **changes)
 
 
-@FORMS
+@forms("qcow2")
 def test_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: Images) -> None:
     here, there = make_host("here", hosts.HERE), make_host("there", hosts.THERE)
     spec = marking_guest(images)
@@ -57,8 +60,7 @@ def test_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: Ima
     assert lines(here, spec, "on disk:")[-1].startswith("on disk: marked-by-a-guest,")
 
 
-@FORMS
-@pytest.mark.parametrize("word", ["confirm", "revert"])
+@pytest.mark.parametrize(("word", "form"), RESIZES)
 def test_guest_is_resized_on_its_host(make_host: MakeHost, images: Images, word: str) -> None:
     here = make_host("here", hosts.HERE)
     spec = marking_guest(images)
@@ -130,7 +132,7 @@ def distant(source: DiskSource, **changes: Any) -> DiskSource:
     return msgspec.structs.replace(source, host="127.0.0.1", **{"files": files, **changes})
 
 
-@FORMS
+@forms("raw")
 def test_disks_travel_over_ssh(over_ssh: tuple[LibvirtDriver, LibvirtDriver, hosts.SshDaemon], images: Images) -> None:
     here, there, _ = over_ssh
     spec = marking_guest(images)

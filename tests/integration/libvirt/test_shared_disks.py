@@ -13,12 +13,12 @@ from nova_lite.compute.guard import QemuGuests
 from nova_lite.operations.states import PowerState
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import FORMS, PATIENCE, Images, MakeHost, guest_spec
+from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, forms, guest_spec
 from tests.integration.libvirt.moves import evacuated, lines, run_and_mark, state
 from tests.support.waiting import wait_for
 
 
-@FORMS
+@forms("qcow2")
 def test_guest_of_a_lost_host_runs_with_its_disks_and_the_lost_host_removes_none(
     make_host: MakeHost, images: Images
 ) -> None:

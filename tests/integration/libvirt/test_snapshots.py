@@ -17,7 +17,7 @@ from nova_lite.operations.states import PowerState
 from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.driver import snapshots_path
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from tests.integration.libvirt.conftest import FORMS, PATIENCE, Images, MakeDriver, boot, guest_lines, guest_spec
+from tests.integration.libvirt.conftest import PATIENCE, Images, MakeDriver, boot, forms, guest_lines, guest_spec
 from tests.integration.libvirt.guests import console_line, user_data
 from tests.support.guests import make_image
 from tests.support.waiting import wait_for
@@ -76,7 +76,7 @@ def writer(driver: LibvirtDriver, images: Images) -> SpawnSpec:
     return spec
 
 
-@FORMS
+@forms("qcow2")
 def test_snapshot_of_a_running_guest_boots_with_its_data(
     connection: Any, driver: LibvirtDriver, images: Images, target: Path
 ) -> None:
@@ -100,7 +100,7 @@ def off(driver: LibvirtDriver, instance_uuid: str) -> None:
     driver.power.off(instance_uuid, 60)
 
 
-@FORMS
+@forms("raw")
 @pytest.mark.parametrize(
     ("become", "power_state"),
     [

@@ -23,7 +23,7 @@ from nova_lite.db.core.models import ServerBackup
 from tests.support import extremes
 from tests.support import requests_of_routes as routes
 from tests.support.every_api import EveryApi
-from tests.support.recorded_messages import STOPPED, Recorder, leaves
+from tests.support.recorded_messages import STOPPED, Outcomes, Recorder
 
 PAGE = Path(__file__).parents[3] / "docs/reference/api-behaviour.md"
 #: Why the good request of a route is refused in this cloud.
@@ -162,20 +162,22 @@ class Judge:
         self._cloud = cloud
         address = {"key": [routes.KEY], "address": [cloud.guest["REMOTE_ADDR"]]}
         self._requests = extremes.Extremes(cloud.things | address)
+        self.outcomes = Outcomes(self._send)
 
     def verdict(self, case: Case) -> str:
         """Return "kept", "refused", "dropped", or why the case cannot be judged."""
         good, bodies = self._bodies(case)
-        accepted: list[tuple[Any, tuple[str, Any]]] = []
+        route = (case.row.method, case.row.path, case.row.version)
+        accepted: list[Any] = []
         refused: list[str] = []
         for body in (good, *bodies) if bodies else ():
-            outcome = self._send(case, body)
-            if outcome[0]:
-                refused.append(outcome[0])
-            elif any(self._differ(case, (body, outcome), other) for other in accepted):
+            refusal, _ = self.outcomes.of(route, case, body)
+            if refusal:
+                refused.append(refusal)
+            elif any(self.outcomes.differ(route, body, other) for other in accepted):
                 return "kept"
             else:
-                accepted.append((body, outcome))
+                accepted.append(body)
         if not bodies:
             return "kept" if _has_one_value(case.schema) else "not judged: no value"
         if refused and accepted and (len(accepted) == 1 or _is_closed(case.schema)):
@@ -198,17 +200,6 @@ class Judge:
             if body is not None and body != good and body not in found and _fits(schema, body):
                 found.append(body)
         return good, found[:6]
-
-    def _differ(self, case: Case, *requests: tuple[Any, tuple[str, Any]]) -> bool:
-        """Check whether two requests lead to something different, apart from what is different each time."""
-        (body, (_, first)), (other_body, (_, other)) = requests
-        if first == other:
-            return False
-        sent = [dict(leaves(item)) for item in (first, self._send(case, body)[1])]
-        others = [dict(leaves(item)) for item in (other, self._send(case, other_body)[1])]
-        stable = [{item for item in pair[0].items() if item in pair[1].items()} for pair in (sent, others)]
-        random = [pair[0].keys() - dict(same).keys() for pair, same in zip((sent, others), stable, strict=True)]
-        return any(place not in random[0] & random[1] for place, _ in stable[0] ^ stable[1])
 
     def _send(self, case: Case, body: Any) -> tuple[str, Any]:
         """Return the text of a refusal, or an empty text and the messages with the response."""
@@ -252,6 +243,7 @@ def test_fields_of_compute_requests_are_handed_on_refused_or_listed(cloud: Every
     verdicts = [(case, judge.verdict(case)) for case in cases()]
     dropped = {(f"{case.row.method} {case.row.path}", case.field) for case, verdict in verdicts if verdict == "dropped"}
     assert dropped == listed(PAGE.read_text())
+    assert judge.outcomes.changed() == []
     unknown = {f"{verdict}: {case}" for case, verdict in verdicts if verdict.startswith("not judged")}
     left = {text for text in unknown if not any(part in text for part in _NOT_JUDGED)}
     assert not left, "\n".join(sorted(left))

@@ -13,6 +13,7 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,48 +26,49 @@ from tests.support.http_site import make_certificate
 from tests.support.waiting import wait_for
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_daemon_without_broker_responds_503_immediately(tmp_path: Path, mode: str) -> None:
-    with running(tmp_path, mode) as daemon:
-        for _ in range(2):
-            started = time.monotonic()
-            response = daemon.get("/v2.1/servers")
-            assert time.monotonic() - started < 5
-            assert response.status_code == 503
-            assert response.json()["serviceUnavailable"]["code"] == 503
+@pytest.fixture(scope="module", params=MODES)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """Provide a daemon of each mode for tests that leave it as it is. It starts for a second."""
+    with running(tmp_path_factory.mktemp("daemon"), request.param) as daemon:
+        yield daemon
         assert daemon.end() == 0
     assert "Traceback" not in daemon.log.read_text()
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_daemon_serves_many_connections(tmp_path: Path, mode: str) -> None:
+def test_daemon_without_broker_responds_503_immediately(served: Daemon) -> None:
+    for _ in range(2):
+        started = time.monotonic()
+        response = served.get("/v2.1/servers")
+        assert time.monotonic() - started < 5
+        assert response.status_code == 503
+        assert response.json()["serviceUnavailable"]["code"] == 503
+
+
+def test_daemon_serves_many_connections(served: Daemon) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    with running(tmp_path, mode) as daemon, ThreadPoolExecutor(20) as pool:
-        answers = list(pool.map(lambda _: daemon.get("/v2.1/extensions").status_code, range(100)))
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda _: served.get("/v2.1/extensions").status_code, range(100)))
         assert answers == [200] * 100
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_chunked_body_is_limited(tmp_path: Path, mode: str) -> None:
-    with running(tmp_path, mode) as daemon:
-        url = f"http://127.0.0.1:{daemon.port}/v2.1/servers"
-        headers = {"X-Auth-Token": "u:p", "Content-Type": "application/json"}
-        response = requests.post(url, data=iter([b"{", b"}"]), headers=headers, timeout=20)
-        assert response.status_code == 400
-        with contextlib.suppress(requests.ConnectionError):
-            big = requests.post(url, data=(b" " * 1024 for _ in range(200)), headers=headers, timeout=20)
-            assert big.status_code == 413
-        assert daemon.get("/v2.1").status_code == 200
+def test_chunked_body_is_limited(served: Daemon) -> None:
+    url = f"http://127.0.0.1:{served.port}/v2.1/servers"
+    headers = {"X-Auth-Token": "u:p", "Content-Type": "application/json"}
+    response = requests.post(url, data=iter([b"{", b"}"]), headers=headers, timeout=20)
+    assert response.status_code == 400
+    with contextlib.suppress(requests.ConnectionError):
+        big = requests.post(url, data=(b" " * 1024 for _ in range(200)), headers=headers, timeout=20)
+        assert big.status_code == 413
+    assert served.get("/v2.1").status_code == 200
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_refused_large_body_is_not_read(tmp_path: Path, mode: str) -> None:
+def test_refused_large_body_is_not_read(served: Daemon) -> None:
     """A client must not fill the daemon's memory. The announced body never arrives."""
-    with running(tmp_path, mode) as daemon, socket.create_connection(("127.0.0.1", daemon.port), 20) as client:
+    with socket.create_connection(("127.0.0.1", served.port), 20) as client:
         client.sendall(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n" + b"x" * 1000)
         assert client.recv(4096).startswith(b"HTTP/1.1 ")
-        assert daemon.get("/v2.1").status_code == 200
+        assert served.get("/v2.1").status_code == 200
 
 
 @pytest.mark.parametrize("mode", MODES)

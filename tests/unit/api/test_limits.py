@@ -42,10 +42,10 @@ def test_body_budget_gives_up_the_largest_body_of_the_greediest_client() -> None
     assert budget.used == 0
 
 
-@pytest.fixture(params=MODES)
-def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Daemon]:
+@pytest.fixture(scope="module", params=MODES)
+def daemon(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     options = {"request_deadline": 3, "max_connections_per_client": 60, "threads": 4}
-    with running(tmp_path, request.param, **options) as made:
+    with running(tmp_path_factory.mktemp("daemon"), request.param, **options) as made:
         yield made
 
 

@@ -18,7 +18,7 @@ from nova_lite.objects import IdentityRecord
 from tests.support import extremes
 from tests.support import requests_of_routes as routes
 from tests.support.every_api import EveryApi
-from tests.support.recorded_messages import Recorder, Stopped, leaves
+from tests.support.recorded_messages import Outcomes, Recorder, Stopped
 from tests.support.service_fields import FIELDS
 
 _REMOVED = object()
@@ -130,6 +130,7 @@ class Judge:
         things = cloud.things | {"port": cloud.things["own_port"]}
         self._requests = extremes.Extremes(things)
         self._known = sorted({item for items in things.values() for item in items})
+        self.outcomes = Outcomes(self._send)
 
     def verdict(self, case: Case) -> str:
         """Return "kept", "refused", "dropped", or why the case cannot be judged."""
@@ -137,16 +138,16 @@ class Judge:
         for alias in ("name", "description"):
             if case.place[-1] == f"display_{alias}":
                 good = _with(good, (*case.place[:-1], alias), _REMOVED) if alias in _at(good, case.place[:-1]) else good
-        first = self._send(case, good)
-        if first[0]:
-            return f"not judged: {first[0]}"
+        refusal, _ = self.outcomes.of(case.route, case, good)
+        if refusal:
+            return f"not judged: {refusal}"
         refused = False
         for value in self._candidates(good, case):
             body = _with(good, case.place, value)
-            other = self._send(case, body)
-            if other[0]:
+            refusal, _ = self.outcomes.of(case.route, case, body)
+            if refusal:
                 refused = refused or value is not _REMOVED
-            elif self._differ(case, (good, first), (body, other)):
+            elif self.outcomes.differ(case.route, good, body):
                 return "kept"
         return "refused" if refused else "dropped"
 
@@ -164,16 +165,6 @@ class Judge:
             yield from (*_TEXTS, True, 2)
         else:
             yield from (text for text in (*_TEXTS, *self._known) if text != value)
-
-    def _differ(self, case: Case, *requests: tuple[Any, tuple[str, Any]]) -> bool:
-        """Check whether two requests lead to something different, apart from what is different each time."""
-        seen = []
-        for body, (_, outcome) in requests:
-            once, again = dict(leaves(outcome)), dict(leaves(self._send(case, body)[1]))
-            seen.append(({item for item in once.items() if item in again.items()}, once.keys()))
-        (one, places), (other, other_places) = seen
-        random = (places - dict(one).keys()) & (other_places - dict(other).keys())
-        return any(place not in random for place, _ in one ^ other)
 
     def _send(self, case: Case, body: Any) -> tuple[str, Any]:
         """Return the text of a refusal, or an empty text and the messages with the response."""
@@ -204,6 +195,7 @@ def test_fields_of_the_services_are_handed_on_or_refused(cloud: EveryApi) -> Non
     verdicts = [(case, judge.verdict(case)) for case in cases()]
     dropped = {(case.route[2], case.field) for case, verdict in verdicts if verdict == "dropped"}
     assert dropped == ELSEWHERE.keys()
+    assert judge.outcomes.changed() == []
     unknown = {f"{case.route} {verdict}" for case, verdict in verdicts if verdict.startswith("not judged")}
     unknown = {text for text in unknown if not any(f"'{path}'" in text for path in NOT_JUDGED)}
     assert not unknown, "\n".join(sorted(unknown))

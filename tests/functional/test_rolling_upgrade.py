@@ -22,7 +22,7 @@ from tests.support.waiting import wait_for
 
 LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 
-REQUESTS = 2000 if LONG else 400
+REQUESTS = 2000 if LONG else 1000
 #: Servers that are there from the beginning to the end.
 KEPT = 4
 

@@ -158,11 +158,12 @@ def stop(name: str) -> None:
         namespaces.run("systemctl", "stop", _unit(name))
     pid = _pid(name)
     if pid is None:
-        return
+        pid = _dying(name)
+    else:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + _PATIENCE
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
-    while _has_files(pid):
+    while pid is not None and _has_files(pid):
         if time.monotonic() > deadline:
             raise exceptions.VirtDriverError(reason=f"dnsmasq of {name} (process {pid}) does not end")
         time.sleep(0.01)
@@ -186,6 +187,16 @@ def _pid(name: str) -> int | None:
         pid = int(_read(path_of(name, "pid")) or "")
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             if f"--conf-file={path_of(name, 'conf')}".encode() in file.read().split(b"\0"):
+                return pid
+    return None
+
+
+def _dying(name: str) -> int | None:
+    """Return the number of a process that has crashed, and still has its sockets but no command line; else None."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = int(_read(path_of(name, "pid")) or "")
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            if not file.read() and _read(f"/proc/{pid}/comm") == "dnsmasq\n":
                 return pid
     return None
 

@@ -208,6 +208,22 @@ def test_process_with_the_configuration_goes_on_and_another_one_is_replaced(
     assert len(ran) == 1 and (directory / f"{NAME}.conf").read_text() == "changed\n"
 
 
+@pytest.mark.parametrize(("program", "waits"), [("dnsmasq", True), ("other", False)])
+def test_process_that_crashes_is_awaited_until_its_sockets_are_free(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, program: str, waits: bool
+) -> None:
+    """A crashed process has no command line. Until it is gone, the next one cannot listen at its addresses."""
+    (directory / program).symlink_to("/bin/true")
+    held = [True, True]
+    monkeypatch.setattr(namespaces, "has_manager", lambda: False)
+    monkeypatch.setattr(dhcp, "_has_files", lambda pid: bool(held) and held.pop())
+    with subprocess.Popen([directory / program], stdin=subprocess.DEVNULL) as crashed:
+        os.waitid(os.P_PID, crashed.pid, os.WEXITED | os.WNOWAIT)  # it stays as a zombie
+        (directory / f"{NAME}.pid").write_text(f"{crashed.pid}\n")
+        dhcp.stop(NAME)
+    assert held == ([] if waits else [True, True])
+
+
 def test_manager_ends_a_process_that_it_has_started(
     process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

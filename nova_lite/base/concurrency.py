@@ -67,7 +67,7 @@ def setup(default: str = THREADING, switch_interval: float | None = None) -> str
 
 
 def _mend_join() -> None:
-    """Let `threading.Thread.join` return at its time limit. From Python 3.13 on, eventlet 0.41 raises its own timeout."""
+    """Let `threading.Thread.join` return at its time limit. On Python 3.13, eventlet 0.41 raises its own timeout."""
     import eventlet
     from eventlet.green import thread
 

@@ -71,7 +71,7 @@ def test_running_guest_sees_more_cpus_and_memory_and_releases_them(
     boot(driver, spec)
     guest_lines(driver, spec.instance.uuid)
     has(driver, spec, 1, 150)
-    # Linux 6.12 of Debian counts no CPUs that may come, unless it recognizes the hypervisor. It does not know qemu's own.
+    # Debian's Linux 6.12 counts no CPUs that may come, unless it recognizes the hypervisor. It does not know qemu's.
     more, rest = (1, 1) if "possible CPUs: 0\n" in whole_lines(driver, spec.instance.uuid) else (3, 2)
     spec = resize(driver, spec, 3, 768)
     has(driver, spec, more, 650)

@@ -11,7 +11,7 @@ import dataclasses
 import datetime
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 from unittest import mock
@@ -41,6 +41,13 @@ class PastFault(NamedTuple):
 
     commit: str
     undo: Callable[[], AbstractContextManager[object]]
+
+
+@contextlib.contextmanager
+def _both(first: AbstractContextManager[object], second: AbstractContextManager[object]) -> Iterator[None]:
+    """Change two things, for a run and not before it."""
+    with first, second:
+        yield
 
 
 def _unclaimed_places() -> AbstractContextManager[object]:
@@ -115,10 +122,10 @@ def _records_by_age() -> AbstractContextManager[object]:
         old = [one for one in store.without_domain() if seen.get(store._path(one.uuid), 0.0) < time.time() - 3600]
         store.prune(old, 0)
 
-    stack = contextlib.ExitStack()
-    stack.enter_context(mock.patch.object(FencingTokenStore, "_write", timed))
-    stack.enter_context(mock.patch.object(compute_manager.ComputeManager, "prune_fencing_records", prune))
-    return stack
+    return _both(
+        mock.patch.object(FencingTokenStore, "_write", timed),
+        mock.patch.object(compute_manager.ComputeManager, "prune_fencing_records", prune),
+    )
 
 
 def _deaf_conductor() -> AbstractContextManager[object]:
@@ -132,10 +139,10 @@ def _deaf_conductor() -> AbstractContextManager[object]:
     def silent_before(uow: UnitOfWork, conf: Any, newest: Any) -> Any:
         return uow.now - datetime.timedelta(seconds=conf.service_down_time)
 
-    stack = contextlib.ExitStack()
-    stack.enter_context(mock.patch.object(Reconciler, "_expire_services", expire_always))
-    stack.enter_context(mock.patch.object(services, "silent_before", silent_before))
-    return stack
+    return _both(
+        mock.patch.object(Reconciler, "_expire_services", expire_always),
+        mock.patch.object(services, "silent_before", silent_before),
+    )
 
 
 def _outdated_scheduler() -> AbstractContextManager[object]:

@@ -1,4 +1,4 @@
-"""What is taken out of the code is taken out of a run, and of nothing else."""
+"""A past fault changes the code of one run, and of nothing else."""
 
 from __future__ import annotations
 

@@ -21,13 +21,7 @@ concurrency.setup(concurrency.THREADING)
 from nova_lite.base import machine_networks  # noqa: E402
 from nova_lite.db.core import engine as db_engine  # noqa: E402
 from tests.support.mounts import Mounts  # noqa: E402
-
-
-@functools.cache
-def _counted_as_one(kind: type[sa.Dialect]) -> type[sa.Dialect]:
-    """Make a dialect whose objects compare equal, so that they share compiled statements."""
-    equal = {"__eq__": lambda self, other: isinstance(other, kind), "__hash__": lambda self: hash(kind)}
-    return type(kind.__name__, (kind,), {**equal, "supports_statement_cache": True})
+from tests.support.shared_statements import share  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -41,8 +35,7 @@ def quick_databases() -> Iterator[None]:
 
     def sharing(*arguments: Any) -> sa.Engine:
         made = create(*arguments)
-        made.dialect.__class__ = _counted_as_one(type(made.dialect))
-        made._compiled_cache = compiled
+        share(made, compiled)
         if made.dialect.name == "sqlite":
             sa.event.listen(made, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
         return made

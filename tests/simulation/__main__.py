@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=3, help="number of hosts")
     parser.add_argument("--log", type=Path, help="write each step of the run to this file")
     parser.add_argument("--stop-at", type=int, default=0, metavar="LINE", help="open the debugger at a line of the log")
+    parser.add_argument("--hash", action="store_true", help="print the seed and the hash of its trace alone")
     parser.add_argument("--plan", action="store_true", help="print the plan")
     parser.add_argument("--shrink", action="store_true", help="look for a small part of a failing plan, and print it")
     parser.add_argument("--without", choices=[*undone.UNDONE, "each"], help="take this out, and look for a failure")
@@ -36,7 +37,8 @@ def main() -> int:
         if args.without is None:
             results = [_run(made, seed, args) for seed in range(args.first, last + 1)]
             failed = [result for result in results if result.problems]
-            print(_figures(results, len(failed)), flush=True)
+            if not args.hash:
+                print(_figures(results, len(failed)), flush=True)
             return int(bool(failed))
         names = list(undone.UNDONE) if args.without == "each" else [args.without]
         for name in names:
@@ -59,7 +61,7 @@ def _run(made: Template, seed: int, args: argparse.Namespace) -> runs.Result:
     if args.plan:
         print(plan, flush=True)
     result = runs.run(made, plan, args.log, stop_at=args.stop_at)
-    print(json.dumps(result._asdict()), flush=True)
+    print(f"{seed} {result.trace}" if args.hash else json.dumps(result._asdict()), flush=True)
     if result.problems and args.shrink:
         print(f"{runs.shrink(made, plan)}\n", flush=True)
     return result

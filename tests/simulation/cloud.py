@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 from unittest import mock
@@ -17,12 +17,13 @@ import msgspec
 import sqlalchemy as sa
 import webob
 from oslo_config import cfg
+from sqlalchemy.util import LRUCache
 
 from nova_lite import conf as nova_conf
 from nova_lite import objects, rpc
 from nova_lite.api.http import deploy, wsgi
-from nova_lite.base import files
-from nova_lite.cmd import compute
+from nova_lite.base import files, memory
+from nova_lite.cmd import compute, scheduler
 from nova_lite.cmd.compute import ComputeDaemon
 from nova_lite.cmd.conductor import Conductor
 from nova_lite.cmd.scheduler import SchedulerDaemon
@@ -39,6 +40,7 @@ from nova_lite.db.servers import flavors
 from nova_lite.image.driver import load_backend
 from nova_lite.operations.states import PowerState
 from nova_lite.policies.enforcer import Policy
+from nova_lite.rpc import endpoint
 from nova_lite.rpcapi.compute import ComputeRPC
 from nova_lite.rpcapi.conductor import ConductorRPC
 from nova_lite.virt import fake_hypervisor
@@ -50,6 +52,7 @@ from tests.simulation.plan import CONDUCTORS, SCHEDULER, Ask, Fault, Plan
 from tests.simulation.scheduler import Process
 from tests.simulation.witness import DatabaseLock, Witness
 from tests.support.migrated import migrate
+from tests.support.shared_statements import share
 
 TOP = Path(__file__).resolve().parents[2]
 ATTEMPTS = 2
@@ -59,10 +62,10 @@ _IMAGE = "b0000000-0000-4000-8000-000000000001"
 _NETWORK = "a0000000-0000-4000-8000-000000000001"
 #: Virtual seconds: of a cloud without faults until all work is done, between two looks at that, and of a whole run.
 _SETTLES, _LOOK, _RUN = 300.0, 1.0, 2000.0
-#: Virtual seconds between two looks for work that is seldom there, and for work that no run has.
-_IDLE, _NEVER = 2.0, 30.0
-#: Virtual seconds between two removals of settled fencing records.
-_PRUNE = 15.0
+#: Virtual seconds between two looks for work that is seldom there, of which no promise depends, and that no run has.
+_IDLE, _SELDOM, _NEVER = 2.0, 10.0, 30.0
+#: Virtual seconds between two removals of settled fencing records, and two looks whether a build hangs no longer.
+_PRUNE, _HANG = 15.0, 0.5
 _ACTIONS = {"stop": ("os-stop", None), "start": ("os-start", None), "rebuild": ("rebuild", {"imageRef": _IMAGE})}
 
 _OPTIONS = """[DEFAULT]
@@ -91,6 +94,7 @@ single_cpu = false
 max_attempts = {attempts}
 action_deadline = 25
 lease_seconds = 10
+reconcile_interval = 2
 [quota]
 instances = -1
 cores = -1
@@ -122,6 +126,8 @@ class Template:
         shutil.copytree(self.directory, self._files, dirs_exist_ok=True)
         conf = self.confs[API_PROCESS]
         self.engines: dict[str | None, sa.Engine] = {}
+        self.statements: LRUCache[object, object] = LRUCache(10_000)
+        self.served: dict[type, list[str]] = {}
         self.api = API()
         self.app = deploy.load_app("osapi_compute", wsgi.ApiServices(conf, Policy(conf), self.api))
         self._warm_up()
@@ -176,8 +182,9 @@ class Cloud:
         self.plan = plan
         self.sim = primitives.begin(plan.seed, log)
         self.bus = Bus(self.sim)
-        self.witness = Witness(f"{template.directory}/db.sqlite")
+        self.witness = Witness(f"{template.directory}/db.sqlite", self._is_deaf)
         self.crashes = self.creates = 0
+        self.is_first = not template.engines
         self._template = template
         self._confs = template.confs
         self._directory = template.directory
@@ -280,6 +287,7 @@ class Cloud:
         self._wait_until_up()
         began, task = self.sim.now, self.sim.current
         assert task is not None
+        self.witness.is_watched = True
         for server in sorted({ask.server for ask in self.plan.asks}):
             asks = [ask for ask in self.plan.asks if ask.server == server]
             self._asking += 1
@@ -435,6 +443,17 @@ class Cloud:
 
     _cut_power = _kill
 
+    def _vanish(self, fault: Fault) -> None:
+        """Remove the first domain that there is, as an operator of its host could by mistake."""
+        for domain in sorted(self._directory.glob(f"instances/*/domains/*{SUFFIX}"))[:1]:
+            self.sim.note(f"{domain.stem} vanishes")
+            domain.unlink()
+            self.witness.vanished.add(domain.stem)
+
+    def _is_deaf(self) -> bool:
+        """Say whether no conductor hears the hosts, which have all lived from the beginning."""
+        return self.bus.cut == {*CONDUCTORS} and not self.crashes
+
     def _lose_power(self, host: str) -> None:
         """Stop the guests of a host, and lose what its disk has not kept."""
         self.sim.note(f"{host} loses its power")
@@ -472,9 +491,10 @@ def _changed(cloud: Cloud, template: Template, lock: DatabaseLock) -> Iterator[N
     """Change what costs much, and what blocks, in all daemons of a run.
 
     All conductors have one lock for SQLite's only writer, so that none waits for it in SQLite. A conductor has the
-    engine of its forerunner, with its compiled statements, and new connections. Idle daemons look for work less often.
+    engine of its forerunner with new connections, and all share compiled statements. Idle daemons look for work less
+    often. Nothing collects garbage. What a daemon serves is checked and looked up once for all runs.
     """
-    make_database, make_engine = Database.__init__, engine.create_engine
+    make_database, make_engine, functions_of = Database.__init__, engine.create_engine, endpoint._functions
 
     def make_sharing(database: Database, *args: Any, **kwargs: Any) -> None:
         make_database(database, *args, **kwargs)
@@ -485,17 +505,30 @@ def _changed(cloud: Cloud, template: Template, lock: DatabaseLock) -> Iterator[N
         name = None if owner is None else owner.name
         if name not in template.engines:
             template.engines[name] = make_engine(*args, **kwargs)
+            share(template.engines[name], template.statements)
         template.engines[name].dispose(close=False)
         return template.engines[name]
 
+    def served(target: Any) -> list[tuple[str, Any]]:
+        if isinstance(target, Mapping):
+            return list(target.items())
+        names = template.served.get(type(target))
+        if names is None:
+            names = template.served[type(target)] = [name for name, _ in functions_of(target)]
+        return [(name, getattr(target, name)) for name in names]
+
     with (
         mock.patch.object(host_boot, "current_boot_id", cloud.boot_id),
+        mock.patch.object(endpoint, "_functions", served),
+        mock.patch.object(endpoint, "_check", endpoint._check if cloud.is_first else lambda *args: None),
+        mock.patch.object(memory, "trim_heap", lambda: None),
+        mock.patch.object(fake_hypervisor, "HANG_POLL", _HANG),
+        mock.patch.object(scheduler, "collect_fully", lambda: None),
         mock.patch.object(Database, "__init__", make_sharing),
         mock.patch.object(engine, "create_engine", kept_engine),
         mock.patch.multiple(manager, FENCING_INTERVAL=_NEVER, HOST_HEALTH_INTERVAL=_NEVER),
         mock.patch.object(manager, "FILTER_PUBLISH_INTERVAL", _IDLE),
-        mock.patch.multiple(
-            compute, PRUNE_INTERVAL=_PRUNE, FILTERS_TICK=_IDLE, LOAD_TICK=_IDLE, USAGE_TICK=_IDLE, WATCH_TICK=_IDLE
-        ),
+        mock.patch.multiple(compute, RECONCILE_TICK=_IDLE, FILTERS_TICK=_IDLE, WATCH_TICK=_SELDOM, USAGE_TICK=_SELDOM),
+        mock.patch.multiple(compute, PRUNE_INTERVAL=_PRUNE, LOAD_TICK=_NEVER, SELF_FENCING_TICK=_NEVER),
     ):
         yield

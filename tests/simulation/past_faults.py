@@ -7,9 +7,11 @@ substance: the code around it has changed since.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import datetime
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 from unittest import mock
@@ -22,8 +24,16 @@ from nova_lite.conductor.hosts import domains
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.operations.create import endpoints
 from nova_lite.conductor.reconciler import Reconciler
+from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.hosts import services
 from nova_lite.objects import Destination, RequestSpec
+from nova_lite.operations.types import Operation, Step
+from nova_lite.rpc.client import Message
 from nova_lite.scheduler.manager import SchedulerManager
+from tests.simulation import bus
+
+#: Virtual seconds that no run has.
+_NEVER = 1e6
 
 
 class PastFault(NamedTuple):
@@ -31,6 +41,13 @@ class PastFault(NamedTuple):
 
     commit: str
     undo: Callable[[], AbstractContextManager[object]]
+
+
+@contextlib.contextmanager
+def _both(first: AbstractContextManager[object], second: AbstractContextManager[object]) -> Iterator[None]:
+    """Change two things, for a run and not before it."""
+    with first, second:
+        yield
 
 
 def _unclaimed_places() -> AbstractContextManager[object]:
@@ -105,10 +122,10 @@ def _records_by_age() -> AbstractContextManager[object]:
         old = [one for one in store.without_domain() if seen.get(store._path(one.uuid), 0.0) < time.time() - 3600]
         store.prune(old, 0)
 
-    stack = contextlib.ExitStack()
-    stack.enter_context(mock.patch.object(FencingTokenStore, "_write", timed))
-    stack.enter_context(mock.patch.object(compute_manager.ComputeManager, "prune_fencing_records", prune))
-    return stack
+    return _both(
+        mock.patch.object(FencingTokenStore, "_write", timed),
+        mock.patch.object(compute_manager.ComputeManager, "prune_fencing_records", prune),
+    )
 
 
 def _deaf_conductor() -> AbstractContextManager[object]:
@@ -119,13 +136,47 @@ def _deaf_conductor() -> AbstractContextManager[object]:
         self._listening_since, self._last_sweep = float("-inf"), clock.monotonic()
         expire(self, due._replace(quiet=0.0))
 
-    return mock.patch.object(Reconciler, "_expire_services", expire_always)
+    def silent_before(uow: UnitOfWork, conf: Any, newest: Any) -> Any:
+        return uow.now - datetime.timedelta(seconds=conf.service_down_time)
+
+    return _both(
+        mock.patch.object(Reconciler, "_expire_services", expire_always),
+        mock.patch.object(services, "silent_before", silent_before),
+    )
 
 
 def _outdated_scheduler() -> AbstractContextManager[object]:
     """Let a scheduler refuse that could not read the hosts."""
     is_current = property(lambda self: True, lambda self, value: None)
     return mock.patch.object(SchedulerManager, "_is_current", is_current, create=True)
+
+
+def _lost_offline_step() -> AbstractContextManager[object]:
+    """Do not find the step at which a delete waits for a host that is away."""
+    step = Operation.step
+
+    def by_name(self: Operation, name: str) -> Step:
+        found = step(self, name)
+        if found.name != name:
+            raise LookupError(f"{self.kind} has no step {name}")
+        return found
+
+    return mock.patch.object(Operation, "step", by_name)
+
+
+def _unknown_power() -> AbstractContextManager[object]:
+    """Ignore the power states of domains that a host reports."""
+    return mock.patch.object(domains, "_follow", lambda uow, host, instance, report: False)
+
+
+def _endless_calls() -> AbstractContextManager[object]:
+    """Let calls wait for their replies as long as these take."""
+    call = bus.SimulatedTransport.call
+
+    def wait(self: bus.SimulatedTransport, message: Message) -> Any:
+        return call(self, dataclasses.replace(message, timeout=_NEVER))
+
+    return mock.patch.object(bus.SimulatedTransport, "call", wait)
 
 
 #: Past faults by their names.
@@ -140,4 +191,7 @@ PAST_FAULTS = {
     "records that are removed by their age": PastFault("b30536cf", _records_by_age),
     "hosts of a conductor that heard nothing": PastFault("d1b419f7", _deaf_conductor),
     "a scheduler that does not know the hosts": PastFault("1aca8c6a", _outdated_scheduler),
+    "the step of a delete whose host is away": PastFault("5c68200d", _lost_offline_step),
+    "a guest's power state that nobody follows": PastFault("495938ee", _unknown_power),
+    "calls that wait for ever": PastFault("d2fb14d4", _endless_calls),
 }

@@ -53,6 +53,21 @@ _THEMES = (
     Theme((("delete", 2, 14),), tuple((0, "slow_disk", f"host{number}", 0.8) for number in (1, 2, 3))),
     Theme((), ((0, "slow", "select_destinations", 1.0),), build_seconds=12.0),
 )
+#: Themes of fewer seeds: a domain that vanishes; conductors that hear nothing; a late copy of the build of a deleted
+#: server, and clocks that jump meanwhile; all hosts without power.
+_RARE_THEMES = (
+    Theme((("start", 15, 25),), ((1, "vanish", "", 1.0),)),
+    Theme((), ((0, "cut", CONDUCTORS[0], 1.0), (0, "cut", CONDUCTORS[1], 1.0))),
+    Theme(
+        (("delete", 6, 10),),
+        (
+            (0, "double", "build_and_run_instance", 1.0),
+            *((1, "set_clock", f"host{number}", 7200.0) for number in (1, 2, 3)),
+        ),
+    ),
+    Theme((("start", 20, 30),), tuple((1, "cut_power", f"host{number}", 5.0) for number in (1, 2, 3))),
+)
+_RARE = 0.15
 #: Most virtual seconds between two requests about a server.
 _GAPS = (0.2, 3.0, 3.0, 20.0, 40.0)
 
@@ -113,6 +128,9 @@ def make(seed: int, hosts: int = 3) -> Plan:
     spread = choices.choice((0.05, SECONDS, SECONDS))
     asks = sorted(ask for server in servers for ask in _asks(choices, server, spread))
     theme = choices.choice((None, *_THEMES))
+    others = random.Random(f"seldom {seed}")
+    if others.random() < _RARE:
+        theme = others.choice(_RARE_THEMES)
     themed: list[Fault] = []
     if theme is not None:
         asks = sorted([*asks, *_themed_asks(choices, theme, len(servers))])

@@ -21,6 +21,9 @@ from tests.simulation.scheduler import EPOCH, Process, Scheduler, Task
 
 #: Text of the error of a conflict.
 CONFLICT = "another transaction was faster"
+#: Codes of statements that lose, of MariaDB as numbers and of PostgreSQL as texts. The first ones wait in vain.
+_WAITS: tuple[int | str, ...] = (1205, "55P03")
+_LOSSES = (*_WAITS, "40001", "40P01", 1213)
 #: PostgreSQL's state of a commit that cannot be serialized, and how SQLAlchemy knows a broken connection of SQLite.
 _SERIALIZATION, _DISCONNECTED = "40001", "Cannot operate on a closed database."
 #: Virtual seconds of a wait for a lock that ends without it, and how much more often a commit fails than a statement.
@@ -187,18 +190,18 @@ def _urandom(size: int) -> bytes:
 class Connection(sqlite3.Connection):
     """A connection to SQLite. Each statement is a point, and may lose a conflict, as MariaDB and PostgreSQL have them.
 
-    A statement is the victim of a deadlock, or waits too long for a lock. A commit cannot be serialized, or is done
-    although its connection breaks before the reply.
+    A statement waits too long for a lock, is the victim of a deadlock, or meets a row that another transaction has
+    changed. A commit cannot be serialized, or is done although its connection breaks before the reply.
     """
 
     def cursor(self, *args: Any, **kwargs: Any) -> Any:
         point()
         if _loses(1.0):
-            number = 1213
-            if _loses_half():
-                number = 1205
+            assert WORLD.sim is not None
+            code = _LOSSES[int(WORLD.sim.choices.random() * len(_LOSSES))]
+            if code in _WAITS:
                 _sleep(_LOCK_WAIT)
-            raise sqlite3.OperationalError(number, CONFLICT)
+            raise sqlite3.OperationalError(code, CONFLICT)
         return super().cursor(*args, **kwargs)
 
     def commit(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from nova_lite.db.core import engine
 from tests.simulation import primitives
 from tests.simulation.scheduler import Process, Scheduler
 
@@ -46,14 +47,15 @@ def rows(connection: primitives.Connection, monkeypatch: pytest.MonkeyPatch) -> 
     return int(number)
 
 
-@pytest.mark.parametrize(("second", "number"), [(0.9, 1213), (0.1, 1205)])
-def test_statement_that_loses_is_a_victim_of_a_deadlock_or_of_a_wait(
-    connection: primitives.Connection, sim: Scheduler, second: float, number: int
+@pytest.mark.parametrize(("second", "code"), [(0.1, 1205), (0.3, "55P03"), (0.5, "40001"), (0.7, "40P01"), (0.9, 1213)])
+def test_statement_that_loses_has_a_code_that_a_transaction_is_run_again_for(
+    connection: primitives.Connection, sim: Scheduler, second: float, code: int | str
 ) -> None:
     sim.choices = Choices(0.0, second)  # type: ignore[assignment]
     with pytest.raises(sqlite3.OperationalError) as caught:
         connection.cursor()
-    assert caught.value.args[0] == number
+    assert caught.value.args[0] == code
+    assert code in engine._RETRY_CODES
 
 
 def test_commit_that_cannot_be_serialized_is_not_done(

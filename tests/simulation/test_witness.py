@@ -98,6 +98,17 @@ def test_host_that_has_given_out_too_much_is_a_problem(witness: Witness) -> None
     assert witness.problems == ["h1 has given out more CPUs than it has"]
 
 
+@pytest.mark.parametrize("is_deaf", [False, True])
+def test_hosts_that_are_all_down_are_a_problem_if_no_conductor_could_hear_them(
+    database: Database, tmp_path: Path, is_deaf: bool
+) -> None:
+    witness = Witness(f"{tmp_path}/db.sqlite", lambda: is_deaf)
+    witness.is_watched = True
+    witness.database.execute("UPDATE services SET up = false")
+    witness._watch_hosts()
+    assert len(witness.problems) == is_deaf
+
+
 def test_death_in_the_middle_of_a_write_is_noted_by_what_the_disk_has(witness: Witness) -> None:
     domain = Domain(uuid=UUID, generation=1, power_state=PowerState.RUNNING, hostname="one")
     witness.died("h1", [Record(uuid=UUID, revoked_generation=2)], [domain])

@@ -55,10 +55,17 @@ class DatabaseLock(primitives.Lock):
 
 
 class Witness(traces.Recorder):
-    """Sees all commits, and all writes of hosts. ``problems``: what must never be, as it was seen."""
+    """Sees all commits, and all writes of hosts. ``problems``: what must never be, as it was seen.
 
-    def __init__(self, database: str) -> None:
+    ``is_deaf``: whether no conductor hears the hosts, which all live. ``is_watched``: all hosts have been up.
+    ``vanished``: servers whose domains an operator has removed, which the model does not know.
+    """
+
+    def __init__(self, database: str, is_deaf: Callable[[], bool] = lambda: False) -> None:
         super().__init__()
+        self.is_watched = False
+        self.vanished: set[str] = set()
+        self._is_deaf = is_deaf
         self.problems: list[str] = []
         self.unjudged = 0
         self.database = sqlite3.Connection(database)
@@ -167,6 +174,8 @@ class Witness(traces.Recorder):
                 self.problems.append(f"{uuid} is on {there}, its row says {wanted}, {state}")
         self.problems += [f"{uuid} on {there} has no row" for uuid, there in hosts.items()]
         for server in self.servers():
+            if server in self.vanished:
+                continue
             try:
                 verdict = paths.check(self.trace(server, attempts, crashes, power_cuts), _STATES)
             except TooManyStates:
@@ -176,8 +185,15 @@ class Witness(traces.Recorder):
                 self.problems.append(f"the trace of {server} is no path of the model:\n{verdict}")
 
     def _watch_hosts(self) -> None:
-        """Note since when each host is up and has room. None may have given out more than it has."""
-        for host, free, is_up in self.database.execute(_HOSTS):
+        """Note since when each host is up and has room. None may have given out more than it has.
+
+        Not all hosts may count as down because no conductor hears them.
+        """
+        found = self.database.execute(_HOSTS).fetchall()
+        if self.is_watched and not any(is_up for _, _, is_up in found) and self._is_deaf():
+            self.is_watched = False
+            self.problems.append("all hosts count as down, although no conductor could hear them")
+        for host, free, is_up in found:
             if free < 0:
                 self.problems.append(f"{host} has given out more CPUs than it has")
             if free > 0 and is_up:

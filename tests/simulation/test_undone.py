@@ -1,0 +1,38 @@
+"""A past fault changes the code of one run, and of nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from nova_lite.compute.fencing import FencingTokenStore
+from nova_lite.compute.manager import ComputeManager
+from nova_lite.conductor.hosts import domains
+from nova_lite.conductor.reconciler import Reconciler
+from nova_lite.db.hosts import services
+from nova_lite.operations.types import Operation
+from tests.simulation import bus, undone
+
+#: Places that past faults change.
+PLACES = (
+    (FencingTokenStore, "_write"),
+    (ComputeManager, "prune_fencing_records"),
+    (Reconciler, "_expire_services"),
+    (services, "silent_before"),
+    (domains, "_follow"),
+    (Operation, "step"),
+    (bus.SimulatedTransport, "call"),
+)
+
+
+def places() -> list[object]:
+    return [getattr(owner, name) for owner, name in PLACES]
+
+
+@pytest.mark.parametrize("name", sorted(undone.PAST_FAULTS))
+def test_past_fault_changes_the_code_of_its_run_alone(name: str) -> None:
+    before = places()
+    fault = undone.UNDONE[name]()
+    assert places() == before
+    with fault:
+        pass
+    assert places() == before

@@ -11,7 +11,7 @@ import datetime
 import sqlalchemy as sa
 
 from nova_lite import operations
-from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.engine import UnitOfWork, utcnow
 from nova_lite.db.core.models import CrashRestart, Instance, InstanceAction, Restart
 from nova_lite.objects.protection import Protection
 from nova_lite.operations import states
@@ -60,7 +60,10 @@ def plan(uow: UnitOfWork, instance: Instance, protection: Protection, cause: str
 
 def is_needed(uow: UnitOfWork) -> bool:
     """Check whether a server is to be started or looked at."""
-    return bool(uow.session.scalar(sa.select(sa.exists().where(CrashRestart.due_at <= uow.now))))
+    return bool(uow.rows(_IS_NEEDED, {}).scalar_one())
+
+
+_IS_NEEDED = sa.select(sa.exists().where(CrashRestart.due_at <= utcnow()))
 
 
 def due(uow: UnitOfWork, limit: int) -> list[str]:

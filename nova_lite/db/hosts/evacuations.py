@@ -42,10 +42,14 @@ TPM = (
 
 def is_needed(uow: UnitOfWork) -> bool:
     """Check whether a host is fenced or a server is planned."""
-    query = sa.select(
-        sa.exists().where(HostLease.fenced.in_((leases.LEASE, leases.OFF))) | sa.exists().select_from(Restart)
-    )
-    return bool(uow.session.scalar(query))
+    return bool(uow.rows(_IS_NEEDED, {}).scalar_one())
+
+
+_IS_NEEDED = sa.select(
+    sa.exists().where(HostLease.fenced == leases.LEASE)
+    | sa.exists().where(HostLease.fenced == leases.OFF)
+    | sa.exists().select_from(Restart)
+)
 
 
 def plan_restarts(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[str]:

@@ -115,14 +115,16 @@ def is_armed(row: HostLease, service: Service) -> bool:
 
 def watched(uow: UnitOfWork) -> list[Watched]:
     """Return the hosts whose lease may end: armed, with confirmed guests, and not fenced yet."""
-    query = (
-        sa.select(HostLease.host, HostLease.boot_id, HostLease.number, HostLease.seconds, HostLease.guests)
-        .join(Service, sa.and_(Service.host == HostLease.host, Service.binary == services.COMPUTE))
-        .where(HostLease.seconds > 0, HostLease.fenced == "", HostLease.boot_id == Service.boot_id)
-        .where(Service.forced_down.is_(False))
-        .order_by(HostLease.host)
-    )
-    return [Watched(*row[:4]) for row in uow.session.execute(query) if row.guests]
+    return [Watched(*row[:4]) for row in uow.rows(_WATCHED, {}) if row[4]]
+
+
+_WATCHED = (
+    sa.select(HostLease.host, HostLease.boot_id, HostLease.number, HostLease.seconds, HostLease.guests)
+    .join(Service, sa.and_(Service.host == HostLease.host, Service.binary == services.COMPUTE))
+    .where(HostLease.seconds > 0, HostLease.fenced == "", HostLease.boot_id == Service.boot_id)
+    .where(Service.forced_down.is_(False))
+    .order_by(HostLease.host)
+)
 
 
 def expire_lease(uow: UnitOfWork, seen: Watched) -> bool:

@@ -6,6 +6,7 @@ Locks are taken service first, node second.
 from __future__ import annotations
 
 import datetime
+import functools
 import uuid
 from typing import Any
 
@@ -106,9 +107,13 @@ _LOCKED = (
 
 def hears_hosts(uow: UnitOfWork, seconds: float) -> bool:
     """Check whether any compute host has reported within so many seconds."""
+    return uow.rows(_reported_within(seconds), {}).first() is not None
+
+
+@functools.cache
+def _reported_within(seconds: float) -> sa.Select[Any]:
     query = sa.select(Service.id).where(Service.binary == COMPUTE, Service.up.is_(True), Service.forced_down.is_(False))
-    query = query.where(Service.last_seen_up >= uow.now - datetime.timedelta(seconds=seconds)).limit(1)
-    return uow.session.scalar(query) is not None
+    return query.where(Service.last_seen_up >= later(-seconds)).limit(1)
 
 
 def require_no_conductor(connection: sa.Connection, seconds: float) -> None:
@@ -124,8 +129,15 @@ def require_no_conductor(connection: sa.Connection, seconds: float) -> None:
 
 def is_first(uow: UnitOfWork, binary: str, host: str) -> bool:
     """Check whether that daemon is the oldest of its kind that is up. It does the work that one daemon suffices for."""
-    query = sa.select(Service.host).where(Service.binary == binary, Service.up.is_(True)).order_by(Service.id).limit(1)
-    return uow.session.scalar(query) == host
+    return bool(uow.rows(_FIRST, {"binary": binary}).scalar() == host)
+
+
+_FIRST = (
+    sa.select(Service.host)
+    .where(Service.binary == sa.bindparam("binary"), Service.up.is_(True))
+    .order_by(Service.id)
+    .limit(1)
+)
 
 
 def seconds_silent(uow: UnitOfWork, service: Service) -> float:

@@ -27,7 +27,7 @@ CONTROLS = {
 @pytest.mark.parametrize("protection", CONTROLS)
 def test_harm_is_seen_without(tmp_path: Path, protection: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arena, "SETTLE_SECONDS", 15.0)
-    # On a busy machine, too, another host has built before the paused one continues.
+    # Another host has built before the paused one continues, on a busy machine, too.
     monkeypatch.setitem(points.SECONDS, failpoints.PAUSE, 20.0)
     monkeypatch.setitem(points.LASTING, failpoints.PAUSE, 20.5)
     name, harm = CONTROLS[protection]

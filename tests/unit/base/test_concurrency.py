@@ -25,7 +25,7 @@ thread.join(60)
 assert not thread.is_alive()
 """
 
-#: What threads of Python 3.13 join by.
+#: Handles of threads, by which Python 3.13 joins.
 HANDLE = """
 from nova_lite.base import concurrency
 concurrency.setup()

@@ -228,17 +228,14 @@ class FencingTokenStore:
             self.check(instance_uuid, generation)
             self._write(record, built_generation=generation, resources=resources)
 
-    def mark_removed(self, instance_uuid: str, is_last: bool = True) -> None:
-        """Record that nothing of the instance is left here.
-
-        Unless this ``is_last``, the record of the command's result follows, and both are one write. A host that loses
-        its power before that repeats the removal.
-        """
+    def mark_removed(self, instance_uuid: str) -> None:
+        """Record that nothing of the instance is left here."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if record.may_have_domain:
-                none = {"created_generation": NEVER, "built_generation": NEVER, "held_generation": NEVER}
-                self._write(record, resources=None, is_durable=is_last, **none)
+                self._write(
+                    record, created_generation=NEVER, built_generation=NEVER, resources=None, held_generation=NEVER
+                )
 
     def mark_restored(self, instance_uuid: str, generation: int, resources: Resources) -> None:
         """Record that the guest that was set aside becomes the instance again, although a later generation was revoked
@@ -363,14 +360,10 @@ class FencingTokenStore:
     def _path(self, instance_uuid: str) -> str:
         return os.path.join(self._directory, os.path.basename(instance_uuid) + SUFFIX)
 
-    def _write(self, record: Record, is_durable: bool = True, **changes: Any) -> None:
-        """Write a record and sync it. Without the sync, a power cut can destroy both the old and the new file.
-
-        Unless it ``is_durable``, the change reaches the disk with the next one.
-        """
+    def _write(self, record: Record, **changes: Any) -> None:
+        """Write a record and sync it. Without the sync, a power cut can destroy both the old and the new file."""
         record = msgspec.structs.replace(record, **changes)
-        if is_durable:
-            self._write_file(self._path(record.uuid), msgspec.json.encode(record))
+        self._write_file(self._path(record.uuid), msgspec.json.encode(record))
         self._records[record.uuid] = record
 
     def _load(self) -> None:

@@ -209,16 +209,16 @@ class LocalHost:
         if not self.fencing.get(found.uuid).is_revoked(found.generation):
             self.fencing.mark_built(found.uuid, found.generation)
 
-    def remove(self, instance_uuid: str, is_last: bool = True) -> None:
+    def remove(self, instance_uuid: str) -> None:
         """Destroy the domain and everything that belongs to it. The caller holds the instance's lock.
 
         A missing domain is no error. If a late message could build the instance again, revoke its generation
-        beforehand. ``is_last``: see `FencingTokenStore.mark_removed`.
+        beforehand.
         """
         self.driver.guests.destroy(instance_uuid)
         self.driver.networks.unplug(instance_uuid)
         self.volumes.disconnect(instance_uuid)
-        self.fencing.mark_removed(instance_uuid, is_last)
+        self.fencing.mark_removed(instance_uuid)
         self.claims.release(instance_uuid)
 
     def own_disks(self, instance_uuid: str) -> None:
@@ -232,8 +232,8 @@ class LocalHost:
                 LOG.warning("Instance %s: its disks are not this host's yet: %s", instance_uuid, error.message)
 
     def remove_all(self, instance_uuid: str) -> None:
-        """`remove` by a command, and also the old disks that a resize on this host has kept."""
-        self.remove(instance_uuid, is_last=False)
+        """`remove`, and also the old disks that a resize on this host has kept."""
+        self.remove(instance_uuid)
         if self.driver.moves:
             self.driver.moves.discard(instance_uuid)
 

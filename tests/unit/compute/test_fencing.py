@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -138,22 +137,6 @@ def test_admission_accepts_commands_in_order(store: FencingTokenStore) -> None:
     assert not after.admit(UUID, 6)
     assert after.admit(UUID, 8, revoke_generation=3)
     assert (after.get(UUID).result, after.get(UUID).revoked_generation) == (None, 3)
-
-
-def test_removal_by_a_command_is_written_with_its_result(
-    store: FencingTokenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.mark_creating(UUID, 1)
-    store.mark_built(UUID, 1, Resources(vcpus=1))
-    store.admit(UUID, 7, revoke_generation=1)
-    writes = mock.Mock(side_effect=files.write_atomically)
-    monkeypatch.setattr(store, "_write_file", writes)
-    store.mark_removed(UUID, is_last=False)
-    assert not store.get(UUID).may_have_domain and again(store).get(UUID).may_have_domain
-    store.record_result(UUID, 7, ActionResult(power_state=4))
-    assert writes.call_count == 1
-    assert again(store).get(UUID) == store.get(UUID)
-    assert not store.get(UUID).may_have_domain and store.resources() == {}
 
 
 def test_dropped_delete_revokes_nothing(store: FencingTokenStore) -> None:

@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--stop-at", type=int, default=0, metavar="LINE", help="open the debugger at a line of the log")
     parser.add_argument("--hash", action="store_true", help="print the seed and the hash of its trace alone")
     parser.add_argument("--plan", action="store_true", help="print the plan")
-    parser.add_argument("--shrink", action="store_true", help="look for a small part of a failing plan, and print it")
+    parser.add_argument("--shrink", action="store_true", help="run the smallest part of a failing plan that fails")
     parser.add_argument("--without", choices=[*undone.UNDONE, "each"], help="take this out, and look for a failure")
     parser.add_argument("--write", action="store_true", help="write the seeds that fail into the tables of the page")
     args = parser.parse_args()
@@ -60,10 +60,11 @@ def _run(made: Template, seed: int, args: argparse.Namespace) -> runs.Result:
     plan = plans.make(seed, args.hosts)
     if args.plan:
         print(plan, flush=True)
+    if args.shrink and runs.run(made, plan).problems:
+        plan = runs.shrink(made, plan)
+        print(f"{plan}\n", flush=True)
     result = runs.run(made, plan, args.log, stop_at=args.stop_at)
     print(f"{seed} {result.trace}" if args.hash else json.dumps(result._asdict()), flush=True)
-    if result.problems and args.shrink:
-        print(f"{runs.shrink(made, plan)}\n", flush=True)
     return result
 
 

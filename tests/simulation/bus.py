@@ -60,10 +60,11 @@ class Bus:
         message = way.message
         self.sim.note(f"{way.sender.name} sends {message.method} to {message.server or message.topic}")
         if self.happens("lose", message.method):
+            self.sim.note(f"{message.method} is lost")
             return
         self._later(way)
         if message.method in _DOUBLED and self.happens("double", message.method):
-            self.sim.after(self.sim.choices.random() ** 2 * _AGAIN, lambda: self._arrive(way._replace_reply()))
+            self.sim.after(self.sim.choices.random() ** 2 * _AGAIN, lambda: self._arrive(way.again()))
 
     def happens(self, kind: str, method: str) -> bool:
         """Choose whether a fault of this kind meets a message."""
@@ -123,15 +124,23 @@ class Bus:
 
 
 class _Way:
-    """A message on its way. ``reply``: takes what its sender gets; None for a cast."""
+    """A message on its way. ``reply``: takes what its sender gets; None for a cast. ``is_again``: it comes twice."""
 
-    def __init__(self, message: Message, sender: Process, reply: Callable[[Callable[[], Any]], None] | None) -> None:
+    def __init__(
+        self,
+        message: Message,
+        sender: Process,
+        reply: Callable[[Callable[[], Any]], None] | None,
+        is_again: bool = False,
+    ) -> None:
         self.message = message
         self.sender = sender
         self.reply = reply
+        self.is_again = is_again
 
-    def _replace_reply(self) -> _Way:
-        return _Way(self.message, self.sender, None)
+    def again(self) -> _Way:
+        """Return the same message, as it comes a second time."""
+        return _Way(self.message, self.sender, None, is_again=True)
 
 
 class SimulatedTransport(Transport):
@@ -239,6 +248,7 @@ class _Server(Server):
 
     def _handle(self, way: _Way) -> None:
         reply = way.reply or (lambda get: None)
+        self._bus.sim.note(f"{self.process.name} gets {way.message.method}{' again' if way.is_again else ''}")
 
         def finish(get: Callable[[], Any]) -> None:
             if way in self.unfinished:

@@ -182,7 +182,7 @@ class Cloud:
         self.plan = plan
         self.sim = primitives.begin(plan.seed, log)
         self.bus = Bus(self.sim)
-        self.witness = Witness(f"{template.directory}/db.sqlite", self._is_deaf)
+        self.witness = Witness(f"{template.directory}/db.sqlite", self._is_deaf, self.sim.note)
         self.crashes = self.creates = 0
         self.is_first = not template.engines
         self._template = template

@@ -68,7 +68,9 @@ def test_cloud_of_each_seed_settles_and_keeps_its_promises() -> None:
         return
     results = simulate_all(LAST)
     failed = [f"seed {one['seed']}: {problem}" for one in results for problem in one["problems"]]
-    assert not failed, "\n".join([*failed, "To replay: NOVA_LITE_SEED=N pytest tests/simulation/test_simulation.py"])
+    assert not failed, "\n".join(
+        [*failed, "To replay: python -m tests.simulation N --plan --shrink --log FILE (docs/contributing/replay.md)"]
+    )
     assert len(results) == LAST
     assert sum(one["unjudged"] for one in results) <= LAST // 20
 

@@ -59,10 +59,17 @@ class Witness(traces.Recorder):
 
     ``is_deaf``: whether no conductor hears the hosts, which all live. ``is_watched``: all hosts have been up.
     ``vanished``: servers whose domains an operator has removed, which the model does not know.
+    ``tell``: adds a line to the trace of the run.
     """
 
-    def __init__(self, database: str, is_deaf: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        database: str,
+        is_deaf: Callable[[], bool] = lambda: False,
+        tell: Callable[[str], None] = lambda text: None,
+    ) -> None:
         super().__init__()
+        self._tell = tell
         self.is_watched = False
         self.vanished: set[str] = set()
         self._is_deaf = is_deaf
@@ -123,6 +130,7 @@ class Witness(traces.Recorder):
 
     def _add(self, note: Any) -> None:
         super()._add(note)
+        self._tell(f"{note.server} {note.stream}{'' if note.host is None else f' at {note.host}'}: {note.value}")
         if note.host is None:
             return
         self._seen[note.server, note.stream, note.host] = note.value

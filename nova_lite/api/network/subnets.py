@@ -198,8 +198,9 @@ class Subnets(networks.NetworkFinder):
         others = {name: changes[name] for name in changes.keys() - _TEXTS}
         values = others | texts
         if version == 6:
-            types = {f"{name}6": changes.pop(name) for name in ("service_types",) if name in changes}
-            values = {"subnet6": changes} | types
+            values = {"subnet6": changes}
+            if "service_types" in changes:
+                values["service_types6"] = changes.pop("service_types")
         return view(self.conductor.network_update(req.context, link.id, values))
 
     def _update_external(self, req: ServiceRequest, pool: FloatingIpPool, changes: dict[str, Any]) -> views.View:

@@ -79,9 +79,12 @@ class DevCloud:
             *arguments,
         ]
         if os.geteuid() == 0:
+            # A checkout in root's home is closed to others.
+            user = NOBODY if all(path.stat().st_mode & 0o001 for path in (ROOT, *ROOT.parents)) else 0
             for path in (directory, *directory.iterdir()):
-                os.chown(path, NOBODY, NOBODY)
-            command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *command]
+                os.chown(path, user, user)
+            rights = ["--clear-groups", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"]
+            command = ["setpriv", f"--reuid={user}", f"--regid={user}", *rights, *command]
         with (directory / "errors").open("w") as errors:
             self.process = subprocess.Popen(
                 command,

@@ -22,12 +22,12 @@ import requests
 
 from tests.support.api_client import ROOT
 from tests.support.consoles import connect, read
+from tests.support.other_user import NOBODY, as_nobody
 from tests.support.waiting import wait_for
 
 T = TypeVar("T")
 
 COMMAND = (sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.dev", "dev", "--port", "0")
-NOBODY = 65534
 DEADLINE = 60.0
 
 GREETING = b"\r\nnova-lite-guest: a fake guest, which repeats what you type\r\nlogin: "
@@ -79,12 +79,9 @@ class DevCloud:
             *arguments,
         ]
         if os.geteuid() == 0:
-            # A checkout in root's home is closed to others.
-            user = NOBODY if all(path.stat().st_mode & 0o001 for path in (ROOT, *ROOT.parents)) else 0
             for path in (directory, *directory.iterdir()):
-                os.chown(path, user, user)
-            rights = ["--clear-groups", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"]
-            command = ["setpriv", f"--reuid={user}", f"--regid={user}", *rights, *command]
+                os.chown(path, NOBODY, NOBODY)
+            command = as_nobody(directory, command)
         with (directory / "errors").open("w") as errors:
             self.process = subprocess.Popen(
                 command,

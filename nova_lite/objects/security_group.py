@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from nova_lite.base.ids import derived_id
+from nova_lite.objects import ipv6
 from nova_lite.objects.floating_ip import HostForwarding
 from nova_lite.objects.instance import VIF
 from nova_lite.objects.network import Network
@@ -171,7 +172,7 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     address. ``read_at``: the database's time before the read. ``names``: by id of a network that the host's guests
     reach, the names of its guests in DNS, each with ``address``, name and domain; None: unknown. ``forwardings``: those
     of floating addresses that the host holds, and of its guests. ``dhcp_options``: by port id, DHCP options of ports
-    that have some; None: unknown.
+    that have some; None: unknown. ``further``: by port id, further addresses of ports that have some; None: unknown.
     """
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
@@ -189,6 +190,7 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     names: dict[str, NetworkMembers] | None = None
     forwardings: list[HostForwarding] = msgspec.field(default_factory=list)
     dhcp_options: dict[str, list[dict[str, Any]]] | None = None
+    further: dict[str, list[str]] | None = None
 
     def current(self, vif: VIF) -> VIF:
         """Return an interface with its settings in these filters. An older conductor knows none."""
@@ -197,6 +199,9 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
             settings["address_pairs"] = self.pairs.get(vif.id)
         if self.dhcp_options is not None:
             settings["dhcp_options"] = self.dhcp_options.get(vif.id)
+        if self.further is not None:
+            first = [item for item in vif.more if not item.is_further]
+            settings["more"] = first + ipv6.further_addresses(vif.network, None, self.further.get(vif.id, ()))
         if self.unfiltered is not None:
             settings["unguarded"] = vif.id in self.unfiltered
             settings["port_security_enabled"] = not settings["unguarded"]

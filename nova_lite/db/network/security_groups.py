@@ -48,7 +48,7 @@ from nova_lite.db.network import (
     spanning,
 )
 from nova_lite.db.network.member_versions import MemberCache, Members
-from nova_lite.db.servers import instances
+from nova_lite.db.servers import instances, interfaces
 from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import (
     DEFAULT,
@@ -597,6 +597,7 @@ _PORT_COLUMNS = (
     _FLOATING_QOS,
     sa.exists().where(PortForwarding.port_id == Port.id),
     Port.dhcp_options,
+    interfaces.FURTHER,
 )
 _PORTS = sa.select(Port.instance_uuid, *_PORT_COLUMNS).where(
     Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True))
@@ -613,7 +614,7 @@ _ADDRESSES = (
         Instance.project_id,
         _NAMES,
         Port.network_id,
-        *(sa.func.aggregate_strings(item, " ") for item in (Port.address, Port.address6)),
+        *(sa.func.aggregate_strings(item, " ") for item in (Port.address, Port.address6, interfaces.FURTHER)),
     )
     .join(Instance, Instance.uuid == Port.instance_uuid)
     .where(Instance.project_id.in_(sa.bindparam("projects", expanding=True)), Instance.deleted == sa.false())
@@ -643,7 +644,7 @@ class _Port(NamedTuple):
     it; ``router_id``: the router of its network, if any; ``is_up``: it and its network are up; ``is_revised``: its
     network's settings have changed; ``is_secure``: it has port security; ``pairs``: its address pairs; ``qos`` and
     ``floating_qos``: QoS policies of it and of its floating address; ``is_forwarded``: a port forwarding leads to it;
-    ``dhcp_options``: those of its own.
+    ``dhcp_options``: those of its own; ``further``: its further addresses.
     """
 
     id: str
@@ -659,6 +660,7 @@ class _Port(NamedTuple):
     floating_qos: str | None
     is_forwarded: bool
     dhcp_options: list[dict[str, Any]] | None
+    further: str | None
 
 
 def filters(
@@ -718,6 +720,7 @@ def filters_together(
         told.networks = {network_id: known[network_id] for network_id in revised[question.host] if network_id in known}
         told.pairs = {port.id: port.pairs for port in here if port.pairs}
         told.dhcp_options = {port.id: port.dhcp_options for port in here if port.dhcp_options}
+        told.further = {port.id: port.further.split(" ") for port in here if port.further}
         told.unfiltered = sorted(port.id for port in here if port.is_up and not port.is_secure)
         told.qos = {port.id: limits[port.qos] for port in here if port.qos in limits}
         told.floating_qos = {

@@ -37,7 +37,11 @@ class Interface(NamedTuple):
         made = [
             (ip.parse_network(item["ip_address"]), item["mac_address"].lower()) for item in self.vif.address_pairs or ()
         ]
-        return [pair for pair in made if pair[0].version == 4 or len(self.addresses) > 1]
+        return [pair for pair in made if pair[0].version == 4 or self._has_ipv6]
+
+    @property
+    def _has_ipv6(self) -> bool:
+        return any(item.version == 6 for item in self.addresses)
 
     @property
     def mac_address(self) -> str:

@@ -301,7 +301,8 @@ def check_filterable(vif: VIF) -> None:
 def _filterable(vif: VIF) -> VIF:
     nft.interface(bridge_name(vif.network))
     nft.mac(vif.mac_address)
-    ip.parse(vif.address)
+    for address in dual_stack.addresses4(vif):
+        ip.parse(address)
     for address in dual_stack.addresses(vif):
         ip.parse6(address)
     if vif.version == 4:
@@ -539,9 +540,7 @@ def _verdicts(vifs: list[VIF], direction: str) -> list[str]:
     )
     lines = []
     owners = {
-        (bridge_name(vif.network), address): vif.id
-        for vif in vifs
-        for address in map(ip.parse, (vif.address, *dual_stack.addresses(vif)))
+        (bridge_name(vif.network), address): vif.id for vif in vifs for address in map(ip.parse, dual_stack.every(vif))
     }
     for version, family in ((4, "ip"), (6, "ip6")):
         found = sorted(

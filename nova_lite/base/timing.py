@@ -75,7 +75,7 @@ class ConductorTiming:
     #: Interval between two attempts to switch a host off, and between two tests of all fence methods.
     fence_retry: float = 30.0
     fence_test_interval: float = 300.0
-    #: Smallest time between two publications of changed hosts.
+    #: Time for which the publication of changed hosts waits for further changes.
     publish_interval: float = 0.1
     #: Time after which freed capacity is published at the latest.
     publish_freed_delay: float = 10.0

@@ -65,7 +65,7 @@ def _missed_capacity() -> AbstractContextManager[object]:
     """Accept a refusal of a scheduler that missed what another conductor has freed."""
 
     def publish(self: HostPublisher) -> int:
-        self.publish_freed()
+        self.publish()
         return 0
 
     return mock.patch.object(HostPublisher, "publish_before_refusal", publish)

@@ -160,12 +160,44 @@ def _set_sentinel() -> Lock:
     return lock
 
 
-def _start_new_thread(function: Callable[..., object], args: tuple[Any, ...], kwargs: Any = None) -> int:
+class _ThreadHandle:
+    """Handle of a thread, as Python 3.13 and later keep it, in place of the lock that its end releases."""
+
+    def __init__(self) -> None:
+        self.ident: int | None = None
+        self._running: Lock | None = None
+
+    def begin(self) -> None:
+        """Note the running thread as this one."""
+        self._running = _set_sentinel()
+        self._running.acquire()
+
+    def is_done(self) -> bool:
+        return self.ident is not None and (self._running is None or not self._running.locked())
+
+    def join(self, timeout: float | None = None) -> None:
+        if self._running is not None and self._running.acquire(timeout=-1 if timeout is None else max(0, timeout)):
+            self._running.release()
+
+    def _set_done(self) -> None:
+        self._running = None
+
+
+def _start_joinable_thread(function: Callable[[], object], handle: _ThreadHandle, daemon: bool = True) -> None:
+    def run() -> None:
+        handle.begin()
+        function()
+
+    handle.ident = _start_new_thread(run, (), thread=getattr(function, "__self__", None))
+
+
+def _start_new_thread(
+    function: Callable[..., object], args: tuple[Any, ...], kwargs: Any = None, thread: Any = None
+) -> int:
     sim = WORLD.sim
     assert sim is not None, "a thread needs a run"
     owner = process()
-    thread = getattr(function, "__self__", None)
-    name = getattr(thread, "name", "thread")
+    name = getattr(thread or getattr(function, "__self__", None), "name", "thread")
     assert owner is not None, f"{name} has no process"
     return sim.spawn(owner, lambda: function(*args, **(kwargs or {})), name).number
 
@@ -297,6 +329,8 @@ def install() -> None:
     names.RLock = names._PyRLock
     names.get_ident = _get_ident
     names._set_sentinel = _set_sentinel
+    if hasattr(names, "_ThreadHandle"):
+        names._ThreadHandle, names._start_joinable_thread = _ThreadHandle, _start_joinable_thread
     names._start_new_thread = _start_new_thread
     names._time = WORLD.clock
     import _threading_local  # it takes its lock from threading

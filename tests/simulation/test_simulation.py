@@ -15,8 +15,6 @@ import pytest
 from tests.model.unguarded import GUARDS
 from tests.simulation import runs, undone
 
-pytestmark = pytest.mark.skipif(sys.version_info >= (3, 13), reason="Python 3.13 makes threads in another way")
-
 TOP = Path(__file__).resolve().parents[2]
 IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 #: Seed to replay. Its plan is shrunk if it fails.

@@ -8,6 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from nova_lite.api.identity import passwords
+from nova_lite.virt.libvirt.net import namespaces
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,4 +24,13 @@ def cheap_passwords() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "_kdf", cheap)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_systemd() -> Iterator[None]:
+    """Hide the systemd of a machine that has one, also from tests that run in one of its units."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("INVOCATION_ID", raising=False)
+        patch.setattr(namespaces, "SYSTEMD", "/nonexistent")
         yield

@@ -46,9 +46,6 @@ class SnapshotReports(Protocol):
 class CapacityPublisher(Protocol):
     """Publishes changes of hosts to the schedulers."""
 
-    def publish_freed(self) -> None:
-        """Publish freed capacity, if there is any. To be called before each request to a scheduler."""
-
     def publish_before_refusal(self) -> int:
         """Publish all that a scheduler perhaps does not know, also from other conductors. It has found no host.
 

@@ -129,8 +129,6 @@ class Scheduling:
         Before `NoValidHost` is accepted, capacity that any conductor has freed lately is published, and the scheduler
         decides again. It refuses only if it knows all hosts as the database had them then.
         """
-        if self.publisher is not None:
-            self.publisher.publish_freed()
         for group, reply in zip(groups, self._select(groups), strict=True):
             yield group, self._ask_again(group, reply) if isinstance(reply, exceptions.NoValidHost) else reply
 

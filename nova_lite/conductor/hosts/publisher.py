@@ -1,14 +1,14 @@
 """Publishes committed changes of compute hosts to the schedulers.
 
-Each publication reads the nodes as they are then. Changes that are committed while one runs, or right after it, share
-the next one. A build or a delete does not wait for it. A request that changes a host (disables it, adds it to an
-aggregate) waits until the change is published, because the next create has to respect it. A lost message is repaired
-by the schedulers' resync.
+Each publication reads the nodes as they are then. It follows ``publish_interval`` seconds after the first change, so
+that it does not slow down the build that has made the change. Further changes share it. A request that changes a host
+(disables it, adds it to an aggregate) waits until the change is published, because the next create has to respect it.
+A lost message is repaired by the schedulers' resync.
 
-Freed capacity matters only to the next request for a place. So it is published with the next change, before this
-conductor asks a scheduler, or after ``publish_freed_delay`` seconds. Before a request is refused, all capacity is
-published that any conductor has freed lately (`publish_before_refusal`). A scheduler that does not know the latest
-generations then, refuses nothing.
+Freed capacity matters only to the next request for a place, whose claim is a change. So it is published with the next
+change, or after ``publish_freed_delay`` seconds. Before a request is refused, all capacity is published that any
+conductor has freed lately (`publish_before_refusal`). A scheduler that does not know the latest generations then,
+refuses nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class HostPublisher:
         self._wake_up.set()
         if self._thread is not None:
             self._thread.join(self._interval)
-            self.publish_freed()
+            self.publish()
 
     def announce(self, uow: UnitOfWork) -> None:
         """Add the changes of a transaction after its commit."""
@@ -92,11 +92,6 @@ class HostPublisher:
             self.publish()
         else:
             self._wake_up.set()
-
-    def publish_freed(self) -> None:
-        """Publish freed capacity, if there is any. To be called before each request to a scheduler."""
-        if self._freed:
-            self.publish()
 
     def publish_before_refusal(self) -> int:
         """Publish all that a scheduler perhaps does not know, also from other conductors. It has found no host.
@@ -152,8 +147,8 @@ class HostPublisher:
             self._wake_up.clear()
             if self._seconds_until_due() != 0:
                 continue
+            self._stopping.wait(self._interval)
             try:
                 self.publish()
             except Exception:
                 LOG.exception("Changes of hosts cannot be published; they reach schedulers with their next resync")
-            self._stopping.wait(self._interval)

@@ -89,9 +89,6 @@ class Publisher:
     def __init__(self, free: Callable[[], None]) -> None:
         self._free: Callable[[], None] | None = free
 
-    def publish_freed(self) -> None:
-        """Publish nothing: this conductor has freed no capacity."""
-
     def publish_before_refusal(self) -> int:
         if self._free is not None:
             self._free()

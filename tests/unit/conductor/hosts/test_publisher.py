@@ -76,12 +76,10 @@ def test_publisher_change_at_once_is_published_on_return(db: Database, nodes: di
     scheduler, timing = Scheduler(), ConductorTiming(publish_interval=2 * DEADLINE)
     host_publisher = HostPublisher(db, scheduler, timing)  # type: ignore[arg-type]
     host_publisher.start()
-    host_publisher.add({nodes["h1"].id}, {})
-    scheduler.wait_for(1)
     host_publisher.add({nodes["h2"].id}, {})
-    assert scheduler.published == [["h1"]]
+    assert scheduler.published == []
     host_publisher.add({nodes["h3"].id}, {}, at_once=True)
-    assert scheduler.published == [["h1"], ["h2", "h3"]]
+    assert scheduler.published == [["h2", "h3"]]
     host_publisher.stop()
 
 
@@ -118,16 +116,16 @@ def test_publisher_freed_capacity_is_published_with_the_next_change(db: Database
     assert scheduler.published == [["h1", "h2", "h3"]]
 
 
-def test_publisher_publish_freed_publishes_freed_capacity_once(db: Database, nodes: dict[str, HostState]) -> None:
+def test_publisher_changes_within_the_interval_share_a_publication(db: Database, nodes: dict[str, HostState]) -> None:
     scheduler = Scheduler()
-    host_publisher = HostPublisher(db, scheduler)  # type: ignore[arg-type]
+    host_publisher = HostPublisher(db, scheduler, ConductorTiming(publish_interval=1.0))  # type: ignore[arg-type]
     host_publisher.start()
-    host_publisher.publish_freed()
-    host_publisher.add_freed({nodes["h1"].id})
-    host_publisher.publish_freed()
-    host_publisher.publish_freed()
+    host_publisher.add({nodes["h1"].id}, {})
+    assert scheduler.published == [], "the build that has changed the host continues first"
+    host_publisher.add({nodes["h2"].id}, {})
+    scheduler.wait_for(1)
     host_publisher.stop()
-    assert scheduler.published == [["h1"]]
+    assert scheduler.published == [["h1", "h2"]]
 
 
 def test_publisher_freed_capacity_is_published_after_its_delay(db: Database, nodes: dict[str, HostState]) -> None:

@@ -1008,7 +1008,7 @@ class MemberVersion(Base):
     version: Mapped[int] = mapped_column(sa.BigInteger)
 
 
-_PARTIAL = ("sqlite", "postgresql")
+_PRESENT = sa.text("primary_id IS NOT NULL")
 
 
 class Port(Tagged, Changed, Base):
@@ -1031,7 +1031,7 @@ class Port(Tagged, Changed, Base):
         sa.Index(None, "network_id", "address6", unique=True),
         sa.Index(None, "project_id", "id"),
         # Few rows have one. Statistics of an index with all NULLs would say that each of them has thousands.
-        sa.Index(None, "primary_id", **{f"{name}_where": sa.text("primary_id IS NOT NULL") for name in _PARTIAL}),
+        sa.Index(None, "primary_id", sqlite_where=_PRESENT, postgresql_where=_PRESENT),
     )
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)

@@ -6,6 +6,7 @@ import datetime
 import functools
 import hashlib
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -158,12 +159,18 @@ class QosLimits(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     dscp: int | None = None
 
 
+def floating_key(port_id: str, fixed_address: str) -> str:
+    """Return the key of a floating address that leads to a further address of a port. Older hosts know no such port."""
+    return f"{port_id}/{fixed_address}"
+
+
 class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Packet filters of a host.
 
     ``groups``: by id, the groups of the other fields, and groups that their rules name. ``instances``: uuid to group
-    ids. ``ports``: id to group ids, for interfaces with other groups than their instance. ``floating``: port id to the
-    floating address that leads to it, on its own host only. ``peers``: network id to addresses of the other hosts with
+    ids. ``ports``: id to group ids, for interfaces with other groups than their instance. ``floating``: the
+    floating address that leads to a port on its own host only, by the port's id, or by the `floating_key` of a further
+    address. ``peers``: network id to addresses of the other hosts with
     guests on it, for networks with a VNI; None: unknown. ``routers``: all that connect networks of the host's guests;
     None: unknown. ``networks``: by id, networks of the host's guests whose settings have changed since their creation;
     None: unknown. ``pairs``: by port id, the address pairs of ports that have some. ``unfiltered``: ids of ports
@@ -206,6 +213,16 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
             settings["unguarded"] = vif.id in self.unfiltered
             settings["port_security_enabled"] = not settings["unguarded"]
         return msgspec.structs.replace(vif, **settings)
+
+    def leads(self, vifs: Mapping[str, VIF]) -> list[tuple[str, VIF]]:
+        """Return floating addresses with their interfaces. ``vifs``: by id; each gets the address that is led to."""
+        found = []
+        for key, floating in self.floating.items():
+            port_id, _, fixed = key.partition("/")
+            if port_id in vifs:
+                vif = vifs[port_id]
+                found.append((floating, msgspec.structs.replace(vif, address=fixed) if fixed else vif))
+        return found
 
     def of_firewall(self, routers: list[HostRouter] | None) -> PortFilters:
         """Return what the rules of security groups and floating addresses follow from, with other ``routers``."""

@@ -15,7 +15,7 @@ from sqlalchemy import orm
 
 from nova_lite.base import exceptions, ids, randomness
 from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.core.models import Port
+from nova_lite.db.core.models import FloatingIp, Port
 from nova_lite.db.core.statements import insert_unless_taken
 from nova_lite.db.network import builtin_networks
 from nova_lite.db.servers import interfaces
@@ -46,10 +46,10 @@ def having(addresses: Collection[str]) -> sa.Select[Any]:
 
 def of(uow: UnitOfWork, port_id: str) -> list[str]:
     """Return the further addresses of a port."""
-    return list(_rows(uow, port_id))
+    return list(rows_of(uow, port_id))
 
 
-def _rows(uow: UnitOfWork, port_id: str) -> dict[str, str]:
+def rows_of(uow: UnitOfWork, port_id: str) -> dict[str, str]:
     """Return the ids of the rows by address."""
     query: Any = sa.select(Port.address, Port.address6, Port.id).where(Port.primary_id == port_id)
     found = uow.session.execute(interfaces.by_primary(query, Port))
@@ -57,10 +57,12 @@ def _rows(uow: UnitOfWork, port_id: str) -> dict[str, str]:
 
 
 def keep(uow: UnitOfWork, port_id: str, wanted: Iterable[str]) -> None:
-    """Remove all but these further addresses of a port."""
+    """Remove all but these further addresses of a port. Raises `Conflict` if a floating address leads to another."""
     kept = set(wanted)
-    gone = [row_id for address, row_id in _rows(uow, port_id).items() if address not in kept]
+    gone = [row_id for address, row_id in rows_of(uow, port_id).items() if address not in kept]
     if gone:
+        if led := uow.session.scalars(sa.select(FloatingIp.address).where(FloatingIp.port_id.in_(gone))).first():
+            raise exceptions.Conflict(f"Floating IP {led} leads to a fixed address that port {port_id} would lose.")
         uow.change(sa.delete(Port).where(Port.id.in_(gone)))
 
 

@@ -164,7 +164,9 @@ def _named(uow: UnitOfWork, reference: str) -> list[PlacedPort]:
 
 
 def _floating(uow: UnitOfWork, address: ip.Address) -> list[PlacedPort]:
-    return _placed(uow, Port.id.in_(sa.select(FloatingIp.port_id).where(FloatingIp.address == str(address))))
+    led = sa.select(FloatingIp.port_id).where(FloatingIp.address == str(address))
+    primaries = sa.select(Port.primary_id).where(Port.id.in_(led), Port.primary_id.is_not(None))
+    return _placed(uow, sa.or_(Port.id.in_(led), Port.id.in_(primaries)))
 
 
 def _having(uow: UnitOfWork, address: ip.Address) -> list[PlacedPort]:

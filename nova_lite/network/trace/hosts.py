@@ -110,7 +110,8 @@ class Host:
         by_id = {item.id: item for item in self.interfaces}
         #: Interfaces by the floating addresses that lead to them.
         self.floating = {
-            ip.parse(address): by_id[port_id] for port_id, address in filters.floating.items() if port_id in by_id
+            ip.parse(address): by_id[vif.id]._replace(vif=vif)
+            for address, vif in filters.leads({key: item.vif for key, item in by_id.items()})
         }
 
     def routing(self, network: Network) -> Routing:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from nova_lite.objects import VIF, ipv6
+from tests.integration.network.room import OUTSIDE
 from tests.integration.network.routed_host import A, B, RoutedHost, router
 
 FURTHER = "10.1.0.50"
@@ -71,3 +72,21 @@ def test_metadata_service_is_reached_from_the_first_address_alone(host: RoutedHo
         assert host.reaches("one", "169.254.169.254", 80)
         host.in_space(host.space("one"), "ip", "route", "add", "169.254.169.254", "via", "10.1.0.1", "src", FURTHER)
         assert host.cut_off("one", "169.254.169.254", 80)
+
+
+def test_floating_address_leads_to_the_chosen_address_in_both_directions(host: RoutedHost) -> None:
+    host.guest_on(A, "one", 10)
+    vif = give(host, "one", FURTHER)
+    host.floating("192.0.2.40", "one")
+    host.floating("192.0.2.50", "one", FURTHER)
+    host.drive(router(A, guests=[vif], external=True))
+    host.serve("one", 22)
+    for address in ("192.0.2.40", "192.0.2.50"):
+        assert host.reaches("out", address, 22)
+    assert host.source(host.space("out"), "one", OUTSIDE) == "192.0.2.40"
+    host.in_space(host.space("one"), "ip", "route", "replace", "default", "via", "10.1.0.1", "src", FURTHER)
+    assert host.source(host.space("out"), "one", OUTSIDE) == "192.0.2.50"
+    host.guests["one"] = give(host, "one")
+    host.drive(router(A, guests=[vif], external=True))
+    assert host.reaches("out", "192.0.2.40", 22)
+    assert host.cut_off("out", "192.0.2.50", 22), "the port has the address no more"

@@ -212,8 +212,7 @@ class PortFirewall:
         # those of others, where another program shows packets of all bridges.
         mine = {vif.id: vif for vifs in self._interfaces.values() for vif in vifs if vif.vif_type is None}
         bridges |= {bridge_name(vif.network) for vif in mine.values()}
-        floating = [(address, mine[port]) for port, address in self._filters.floating.items() if port in mine]
-        leads = dict(nft.usable("floating address", floating, floating_ips.lead, lambda item: item[0]))
+        leads = dict(nft.usable("floating address", self._filters.leads(mine), floating_ips.lead, lambda item: item[0]))
         held = {item.floating for item in self._filters.forwardings if item.is_held and item.port_id in mine}
         forwards = [item for item in self.forwardings if item.floating in held]
         self._is_applied = False

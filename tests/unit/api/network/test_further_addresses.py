@@ -147,3 +147,30 @@ def test_port_that_moves_to_another_link_leaves_its_further_addresses(api: Api, 
     moved = change(api, port, [{"subnet_id": second["id"]}] * 2)
     assert [item["subnet_id"] for item in moved["fixed_ips"]] == [second["id"]] * 2
     assert len(api.make("/ports", "port", network_id=network["id"], fixed_ips=at(50, 51))["fixed_ips"]) == 2
+
+
+def test_floating_address_leads_to_the_chosen_fixed_address(api: Api, network: dict[str, Any]) -> None:
+    """Each fixed address of a port has one floating address."""
+    router = api.make("/routers", "router", external_gateway_info={"network_id": api.pool.id})
+    api("PUT", f"/routers/{router['id']}/add_router_interface", {"subnet_id": api.subnet_of(network["id"])})
+    wanted = [*at(50, 51), {"ip_address": "fd00:1::5"}]
+    port = api.make("/ports", "port", network_id=network["id"], fixed_ips=wanted)
+    pair = {"floating_network_id": api.pool.id, "port_id": port["id"]}
+    second = api.make("/floatingips", "floatingip", **pair, fixed_ip_address="10.64.1.51")
+    first = api.make("/floatingips", "floatingip", **pair)
+    for shown, address in ((first, "10.64.1.50"), (second, "10.64.1.51")):
+        assert (shown["fixed_ip_address"], shown["port_id"], shown["router_id"]) == (address, port["id"], router["id"])
+        assert shown["port_details"]["mac_address"] == port["mac_address"]
+    found = api.get(f"/floatingips?port_id={port['id']}")["floatingips"]
+    assert {item["id"] for item in found} == {first["id"], second["id"]}
+    path = f"/floatingips/{first['id']}"
+    for address, status in (("10.64.1.51", 409), ("10.64.1.52", 400), ("fd00:1::5", 400)):
+        body = {"floatingip": {"port_id": port["id"], "fixed_ip_address": address}}
+        assert api("PUT", path, body).status_code == status
+    api.refused("PUT", f"/ports/{port['id']}", {"port": {"fixed_ips": at(50)}}, 409, "Conflict", "would lose")
+    assert api("PUT", f"/floatingips/{second['id']}", {"floatingip": {"port_id": None}}).status_code == 200
+    assert addresses(change(api, port, at(50, 52))) == ["10.64.1.50", "10.64.1.52"]
+    body = {"floatingip": {"port_id": port["id"], "fixed_ip_address": "10.64.1.52"}}
+    assert api("PUT", path, body).json["floatingip"]["fixed_ip_address"] == "10.64.1.52"
+    assert api("DELETE", f"/ports/{port['id']}").status_code == 204
+    assert api.get(path)["floatingip"]["port_id"] is None

@@ -13,7 +13,16 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.db.core.models import Port as Row
-from nova_lite.db.network import builtin_networks, guest_names, networks, ports, router_hosts, security_groups
+from nova_lite.db.network import (
+    builtin_networks,
+    floating_ips,
+    guest_names,
+    networks,
+    packet_trace,
+    ports,
+    router_hosts,
+    security_groups,
+)
 from nova_lite.db.servers import instances
 from nova_lite.db.upkeep import dump, invariants
 from nova_lite.network.local import LocalNetworks
@@ -122,3 +131,24 @@ def test_further_addresses_are_no_inconsistency_and_in_dumps(
     with dump.writing(conf) as connection:
         assert dump.load(connection, Row.__table__, io.StringIO("\n".join(text))) == 16  # type: ignore[arg-type]
     assert len(db.read(ports.list_, make.ADMIN, {})) == 8
+
+
+def test_host_learns_to_which_further_address_a_floating_one_leads(
+    db: Database, conf: cfg.ConfigOpts, network: Network
+) -> None:
+    port = db.write(ports.create, conf, ME, port_on(network.id, address="10.0.0.9", further=["10.0.0.10"]))
+    server = serve(db, conf, port)
+    db.write(floating_ips.create_pool, "public", "192.0.2.0/29")
+    for fixed in (None, "10.0.0.10"):
+        made = db.write(floating_ips.allocate, conf, ME, "public")
+        db.write(floating_ips.lead, ME, made.id, port.id, fixed)
+    filters = db.read(security_groups.filters, "h1", [server])
+    assert set(filters.floating) == {port.id, f"{port.id}/10.0.0.10"}
+    vifs = db.read(lambda uow: builtin_networks.Store(uow).vifs(server))
+    led = {vif.address: (address, vif.id) for address, vif in filters.leads({vif.id: vif for vif in vifs})}
+    assert led["10.0.0.9"] == (filters.floating[port.id], port.id)
+    assert led["10.0.0.10"] == (filters.floating[f"{port.id}/10.0.0.10"], port.id)
+    trace = db.read(packet_trace.answer, packet_trace.Question("198.51.100.9", led["10.0.0.10"][0])).trace
+    assert any("becomes 10.0.0.10" in hop.text for hop in trace.hops)
+    db.write(floating_ips.update, ME, led["10.0.0.10"][0], {"port_id": None})
+    assert set(db.read(security_groups.filters, "h1", [server]).floating) == {port.id}

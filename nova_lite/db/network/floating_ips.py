@@ -206,7 +206,7 @@ def _target(uow: UnitOfWork, port: Port, fixed_address: str | None) -> str:
         return port.id
     row_id = further_addresses.rows_of(uow, port.id).get(fixed_address or "")
     if row_id is None or version_of(fixed_address or "") != 4:
-        raise exceptions.InvalidInput(reason=f"port {port.id} does not have the fixed IPv4 address {fixed_address}")
+        raise exceptions.InvalidInput(reason=f"port {port.id} does not have the fixed address {fixed_address}")
     return row_id
 
 

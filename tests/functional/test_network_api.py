@@ -161,6 +161,25 @@ def test_stateless_groups_dhcp_options_and_service_types(demo: Client) -> None:
     demo("network delete typed")
 
 
+def test_several_addresses_of_a_port(demo: Client) -> None:
+    demo("network create several")
+    demo("subnet create --network several --subnet-range 10.64.8.0/24 several-v4")
+    wanted = [f"10.64.8.{number}" for number in (50, 51, 52)]
+    choice = " ".join(f"--fixed-ip ip-address={address}" for address in wanted[:2])
+    port = demo.one(f"port create --network several {choice} virtual")
+    assert [item["ip_address"] for item in port["fixed_ips"]] == wanted[:2]
+    server = demo.one("server create --image cirros --flavor m1.nano --port virtual --wait vm-several")
+    assert server["addresses"]["several"] == wanted[:2]
+    demo(f"port set --fixed-ip ip-address={wanted[2]} virtual")
+    assert demo.one("server show vm-several")["addresses"]["several"] == wanted
+    found = demo.one(f"port list --fixed-ip ip-address={wanted[2]}")
+    assert [row["ID"] for row in found] == [port["id"]]
+    assert wanted[1] in demo(f"port create --network several --fixed-ip ip-address={wanted[1]} other", status=1)
+    demo("server delete --wait vm-several")
+    demo("port delete virtual")
+    demo("network delete several")
+
+
 def test_floating_addresses(demo: Client) -> None:
     made = demo.one("floating ip create --description mine public")
     address = made["floating_ip_address"]

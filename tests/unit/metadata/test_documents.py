@@ -177,3 +177,13 @@ def test_network_data_have_ipv6_and_ipv4() -> None:
     assert (second["link"], second["ip_address"]) == (link["id"], "fd00:76::f816:3eff:fe00:7601")
     assert second["netmask"] == "ffff:ffff:ffff:ffff::"
     assert second["routes"] == [{"network": "::", "netmask": "::", "gateway": "fd00:76::1"}]
+
+
+def test_network_data_have_further_addresses_without_further_routes() -> None:
+    """DHCP assigns the first address, and the guest configures the others."""
+    network = make_network(host_routes=[{"destination": "10.9.0.0/16", "nexthop": "10.76.0.9"}])
+    vif = make_vif(network=network, more=ipv6.further_addresses(network, None, ["10.76.0.51", "10.76.0.50"]))
+    first, *others = documents.network_data([vif])["networks"]
+    assert first["type"] == "ipv4_dhcp"
+    shown = [(item["type"], item["ip_address"], item["netmask"], item["routes"], item["link"]) for item in others]
+    assert shown == [("ipv4", f"10.76.0.{number}", "255.255.255.0", [], first["link"]) for number in (50, 51)]

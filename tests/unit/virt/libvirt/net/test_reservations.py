@@ -39,6 +39,14 @@ def test_host_name_is_shortened_to_its_first_label() -> None:
     assert reservations.reservation(make_vif(), "web.example.org") == "fa:16:3e:00:76:01,10.76.0.10,web,24h\n"
 
 
+def test_reservation_has_the_first_address_of_each_version_alone() -> None:
+    subnet = Subnet6(ra_mode=ipv6.STATEFUL, address_mode=ipv6.STATEFUL, enable_dhcp=True)
+    network = make_network(cidr6="fd00:76::/64", subnet6=subnet)
+    more = ipv6.further_addresses(network, "fd00:76::9", ["fd00:76::5", "10.76.0.5"])
+    line = reservations.reservation(make_vif(network=network, more=more), "web")
+    assert line == "fa:16:3e:00:76:01,10.76.0.10,[fd00:76::9],web,24h\n"
+
+
 @pytest.mark.parametrize("mode", [ipv6.STATEFUL, ipv6.STATELESS])
 @pytest.mark.parametrize(("enable_dhcp", "address"), [(True, "10.76.0.10,"), (False, "")])
 def test_reservation_names_ipv6_addresses_where_dhcpv6_is_answered(enable_dhcp: bool, address: str, mode: str) -> None:

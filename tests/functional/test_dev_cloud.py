@@ -142,7 +142,7 @@ class DevCloud:
         assert not Path(self.ready["clouds_file"]).parent.exists()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", int(self.ready["url"].rpartition(":")[2])))
-        assert not any(word in self.errors() for word in (" ERROR ", " CRITICAL ", "Traceback"))
+        assert not any(word in self.errors() for word in (" ERROR ", " CRITICAL ", "Traceback")), self.errors()
 
 
 @contextlib.contextmanager

@@ -22,5 +22,5 @@ def as_nobody(directory: Path, command: Sequence[str]) -> list[str]:
     seen.mkdir(exist_ok=True)
     seen.chmod(0o755)
     moved = [str(seen) + word.removeprefix(str(ROOT)) if word.startswith(str(ROOT)) else word for word in command]
-    script = 'mount --bind "$0" "$1" && PYTHONPATH=${PYTHONPATH//"$0"/"$1"} exec "${@:2}"'
+    script = 'mount --bind "$0" "$1" && PYTHONPATH=${PYTHONPATH//"$0"/"$1"}:$1/conformance exec "${@:2}"'
     return ["unshare", "--mount", "bash", "-c", script, str(ROOT), str(seen), *user, *moved]

@@ -42,6 +42,8 @@ class Bus:
         self.shares: dict[tuple[str, str], float] = {}
         self.cut: set[str] = set()
         self._servers: dict[tuple[str, str], _Server] = {}
+        #: Keys of the servers of each topic, in the order of `_servers`.
+        self._topics: dict[str, list[tuple[str, str]]] = {}
         self._waiting: dict[tuple[str, str], list[_Way]] = {}
 
     def connect(self, conf: cfg.ConfigOpts, role: str | None = None) -> SimulatedTransport:
@@ -51,6 +53,8 @@ class Bus:
 
     def add(self, server: _Server) -> None:
         key = (server.endpoint.topic, server.name)
+        if key not in self._servers:
+            self._topics.setdefault(server.endpoint.topic, []).append(key)
         self._servers[key] = server
         for way in self._waiting.pop(key, []):
             self._later(way)
@@ -109,7 +113,10 @@ class Bus:
 
     def _receivers(self, message: Message) -> list[tuple[str, str]]:
         """Return the servers that get a message: of several, any living one."""
-        found = [key for key in self._servers if key[0] == message.topic and message.server in (None, key[1])]
+        key = (message.topic, message.server or "")
+        if message.server is not None:
+            return [key] if key in self._servers else []
+        found = list(self._topics.get(message.topic, ()))
         if message.fanout or len(found) < 2:
             return found
         alive = [key for key in found if not self._servers[key].process.is_dead] or found

@@ -492,9 +492,16 @@ def _changed(cloud: Cloud, template: Template, lock: DatabaseLock) -> Iterator[N
 
     All conductors have one lock for SQLite's only writer, so that none waits for it in SQLite. A conductor has the
     engine of its forerunner with new connections, and all share compiled statements. Idle daemons look for work less
-    often. Nothing collects garbage. What a daemon serves is checked and looked up once for all runs.
+    often. Nothing collects garbage. What a daemon serves is checked and looked up once for all runs. Options keep their
+    values during a run.
     """
     make_database, make_engine, functions_of = Database.__init__, engine.create_engine, endpoint._functions
+    group = cfg.ConfigOpts.GroupAttr
+    option_of = group.__getattr__
+
+    def kept_option(options: Any, name: str) -> Any:
+        value = options.__dict__[name] = option_of(options, name)
+        return value
 
     def make_sharing(database: Database, *args: Any, **kwargs: Any) -> None:
         make_database(database, *args, **kwargs)
@@ -519,6 +526,7 @@ def _changed(cloud: Cloud, template: Template, lock: DatabaseLock) -> Iterator[N
 
     with (
         mock.patch.object(host_boot, "current_boot_id", cloud.boot_id),
+        mock.patch.object(group, "__getattr__", kept_option),
         mock.patch.object(endpoint, "_functions", served),
         mock.patch.object(endpoint, "_check", endpoint._check if cloud.is_first else lambda *args: None),
         mock.patch.object(memory, "trim_heap", lambda: None),

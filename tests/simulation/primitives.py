@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import fcntl
+import functools
 import os
 import queue
 import random
@@ -82,9 +83,15 @@ def _sleep(seconds: float) -> None:
 def strftime(form: str, moment: str, change: str = "0 seconds") -> str:
     """Do what SQLite's function of this name does, for the forms that the product uses, with the virtual clock."""
     assert moment == _NOW, moment
+    return _formatted(form, WORLD.clock(), change)
+
+
+@functools.lru_cache(maxsize=64)
+def _formatted(form: str, clock: float, change: str) -> str:
+    """Return a moment as text. The rows of a statement, and statements without a switch between them, share it."""
     number, unit = change.split()
     assert unit == "seconds", change
-    at = datetime.datetime.fromtimestamp(EPOCH + WORLD.clock() + float(number), datetime.UTC)
+    at = datetime.datetime.fromtimestamp(EPOCH + clock + float(number), datetime.UTC)
     return at.strftime(form.replace("%f", f"%S.{at.microsecond // 1000:03}"))
 
 
@@ -148,7 +155,8 @@ class Lock:
 
 
 def _get_ident() -> int:
-    task = _task()
+    sim = WORLD.sim
+    task = None if sim is None else sim.current
     return _MAIN if task is None else task.number
 
 

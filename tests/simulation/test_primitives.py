@@ -90,3 +90,12 @@ def test_write_to_a_slow_disk_takes_virtual_seconds(sim: Scheduler) -> None:
         sim.spawn(process, lambda process=process: write(process), "main")  # type: ignore[misc]
     sim.run(10.0)
     assert took["quick"] < 0.01 < took["slow"]
+
+
+def test_strftime_after_the_clock_has_moved_returns_the_new_time(sim: Scheduler) -> None:
+    form = "%Y-%m-%d %H:%M:%f"
+    before = primitives.strftime(form, "now")
+    assert primitives.strftime(form, "now") == before
+    sim.now += 1.5
+    after = primitives.strftime(form, "now", "-1 seconds")
+    assert (before[-6:], after[-6:]) == ("40.000", "40.500")

@@ -76,6 +76,8 @@ class Witness(traces.Recorder):
         self.problems: list[str] = []
         self.unjudged = 0
         self.database = sqlite3.Connection(database)
+        #: All rows as the last commit left them.
+        self._last_rows: list[tuple[Any, ...]] = []
         self._running: dict[str, set[str]] = defaultdict(set)
         #: Time since which a host is up and has room.
         self._free_since: dict[str, float] = {}
@@ -83,8 +85,12 @@ class Witness(traces.Recorder):
         self._seen: dict[tuple[str, str, str], tuple[Any, ...]] = {}
 
     def committed(self) -> None:
-        changed = self.changes(self.database.execute(_ROWS))
+        rows = self.database.execute(_ROWS).fetchall()
+        changed = {} if rows == self._last_rows else self.changes(rows)
+        self._last_rows = rows
         self._watch_hosts()
+        if not changed:
+            return
         for server, row in changed.items():
             before = self._rows.get(server)
             if row[0] == "error" and before is not None and before[5:7] == ("create", "schedule"):

@@ -10,10 +10,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def as_nobody(directory: Path, command: Sequence[str]) -> list[str]:
-    """Return a command that root runs as nobody.
+    """Return a command that root runs as a user without rights.
 
     A checkout in root's home is closed to others. So a mount of the command's own shows it below ``directory``, which
-    nobody can enter. Arguments that begin with the checkout's path then begin with that of the mount.
+    that user can enter. Arguments that begin with the checkout's path then begin with that of the mount.
     """
     user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     if all(path.stat().st_mode & 0o001 for path in (ROOT, *ROOT.parents)):

@@ -190,6 +190,7 @@ class Cloud:
         self._directory = template.directory
         self._lock = DatabaseLock(self.witness.committed)
         self._processes: dict[str, Process] = {}
+        self._daemons: dict[str, Any] = {}
         self._servers: dict[int, str | None] = {}
         self._asking = 0
         self.sim.on_death = self._died
@@ -226,7 +227,7 @@ class Cloud:
         self.sim.spawn(process, lambda: self._live(name), "main")
 
     def _live(self, name: str) -> None:
-        daemon = self._make(name)
+        daemon = self._daemons[name] = self._make(name)
         daemon.start()
         daemon.supervise()
 
@@ -449,6 +450,18 @@ class Cloud:
             self.sim.note(f"{domain.stem} vanishes")
             domain.unlink()
             self.witness.vanished.add(domain.stem)
+
+    def _shut_down(self, fault: Fault) -> None:
+        """Let all guests shut themselves down. Their hosts hear it from the hypervisor."""
+        for path in sorted(self._directory.glob(f"instances/*/domains/*{SUFFIX}")):
+            domain = msgspec.json.decode(path.read_bytes(), type=fake_hypervisor.Domain)
+            self.sim.note(f"{domain.uuid} shuts down")
+            domain.power_state = PowerState.SHUTDOWN
+            path.write_bytes(msgspec.json.encode(domain))
+            self.witness.shut_down(domain.uuid)
+            manager = self._daemons[path.parent.parent.name.removeprefix("fake-")]._manager
+            if manager is not None:
+                manager.reconciler.power_event(domain.uuid)
 
     def _is_deaf(self) -> bool:
         """Say whether no conductor hears the hosts, which have all lived from the beginning."""

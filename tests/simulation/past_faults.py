@@ -16,6 +16,8 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 from unittest import mock
 
+import sqlalchemy as sa
+
 from nova_lite.base import clock, files
 from nova_lite.compute import manager as compute_manager
 from nova_lite.compute.fencing import NEVER, FencingTokenStore, Record
@@ -24,16 +26,21 @@ from nova_lite.conductor.hosts import domains
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.operations.create import endpoints
 from nova_lite.conductor.reconciler import Reconciler
+from nova_lite.db.core import actions
 from nova_lite.db.core.engine import UnitOfWork
+from nova_lite.db.core.models import Instance, InstanceAction
 from nova_lite.db.hosts import services
 from nova_lite.objects import Destination, RequestSpec
 from nova_lite.operations.types import Operation, Step
 from nova_lite.rpc.client import Message
+from nova_lite.scheduler.hosts import HostView
 from nova_lite.scheduler.manager import SchedulerManager
 from tests.simulation import bus
 
 #: Virtual seconds that no run has.
 _NEVER = 1e6
+#: Age of old records, in seconds. It is as short as all times of a simulated cloud.
+_AGE = 5.0
 
 
 class PastFault(NamedTuple):
@@ -119,7 +126,7 @@ def _records_by_age() -> AbstractContextManager[object]:
 
     def prune(self: compute_manager.ComputeManager) -> None:
         store = self.host.fencing
-        old = [one for one in store.without_domain() if seen.get(store._path(one.uuid), 0.0) < time.time() - 3600]
+        old = [one for one in store.without_domain() if seen.get(store._path(one.uuid), 0.0) < time.time() - _AGE]
         store.prune(old, 0)
 
     return _both(
@@ -146,9 +153,38 @@ def _deaf_conductor() -> AbstractContextManager[object]:
 
 
 def _outdated_scheduler() -> AbstractContextManager[object]:
-    """Let a scheduler refuse that could not read the hosts."""
+    """Let a scheduler refuse that could not read the hosts, also if a conductor knows later states of them."""
     is_current = property(lambda self: True, lambda self, value: None)
-    return mock.patch.object(SchedulerManager, "_is_current", is_current, create=True)
+    return _both(
+        mock.patch.object(SchedulerManager, "_is_current", is_current, create=True),
+        mock.patch.object(HostView, "known_generations", lambda self: _NEVER),
+    )
+
+
+def _unheard_return() -> AbstractContextManager[object]:
+    """Leave the actions of a host that was silent until it counted as down, and reports again."""
+    report_alive = services.report_alive
+
+    def report(*args: Any) -> tuple[Any, bool]:
+        return report_alive(*args)[0], False
+
+    return mock.patch.object(services, "report_alive", report)
+
+
+def _uncounted_failures() -> AbstractContextManager[object]:
+    """Take the last action that has not failed for the last that a host has carried out."""
+
+    def last(uow: UnitOfWork, instance: Instance) -> tuple[int, int]:
+        query = sa.select(sa.func.max(InstanceAction.id)).where(
+            InstanceAction.instance_uuid == instance.uuid,
+            InstanceAction.generation == instance.generation,
+            InstanceAction.host == instance.host,
+            InstanceAction.finish_time.is_not(None),
+            InstanceAction.message.is_(None),
+        )
+        return uow.session.scalar(query) or 0, 0
+
+    return mock.patch.object(actions, "last_order", last)
 
 
 def _lost_offline_step() -> AbstractContextManager[object]:
@@ -194,4 +230,6 @@ PAST_FAULTS = {
     "the step of a delete whose host is away": PastFault("5c68200d", _lost_offline_step),
     "a guest's power state that nobody follows": PastFault("495938ee", _unknown_power),
     "calls that wait for ever": PastFault("d2fb14d4", _endless_calls),
+    "a host that was silent and reports": PastFault("d50f92ed", _unheard_return),
+    "a guest's state from before a failed command": PastFault("a157bc42", _uncounted_failures),
 }

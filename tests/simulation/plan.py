@@ -67,7 +67,12 @@ _RARE_THEMES = (
     ),
     Theme((("start", 20, 30),), tuple((1, "cut_power", f"host{number}", 5.0) for number in (1, 2, 3))),
 )
-_RARE = 0.15
+#: Guests shut down alone, and late reports of that meet commands.
+_OWN_POWER = Theme(
+    (("stop", 8, 12), ("start", 2, 6)), ((1, "shut_down", "", 1.0), (1, "slow", "reconcile_domains", 1.0))
+)
+#: Shares of seeds with these themes.
+_RARE, _OWN = 0.15, 0.05
 #: Most virtual seconds between two requests about a server.
 _GAPS = (0.2, 3.0, 3.0, 20.0, 40.0)
 
@@ -129,8 +134,11 @@ def make(seed: int, hosts: int = 3) -> Plan:
     asks = sorted(ask for server in servers for ask in _asks(choices, server, spread))
     theme = choices.choice((None, *_THEMES))
     others = random.Random(f"seldom {seed}")
-    if others.random() < _RARE:
+    seldom = others.random()
+    if seldom < _RARE:
         theme = others.choice(_RARE_THEMES)
+    elif seldom < _RARE + _OWN:
+        theme = _OWN_POWER
     themed: list[Fault] = []
     if theme is not None:
         asks = sorted([*asks, *_themed_asks(choices, theme, len(servers))])

@@ -14,7 +14,7 @@ def test_plan_of_a_seed_is_always_the_same() -> None:
 
 def test_each_kind_of_fault_and_of_request_is_in_a_hundred_plans() -> None:
     kinds = {fault.kind for plan in PLANS for fault in plan.faults}
-    assert kinds == {*plans._KINDS, "vanish"}
+    assert kinds == {*plans._KINDS, "vanish", "shut_down"}
     assert all(hasattr(Cloud, f"_{kind}") for kind in kinds)
     asks = {ask.kind for plan in PLANS for ask in plan.asks}
     assert asks == {"create", "delete", "stop", "start", "rebuild"}

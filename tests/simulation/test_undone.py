@@ -8,8 +8,10 @@ from nova_lite.compute.fencing import FencingTokenStore
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor.hosts import domains
 from nova_lite.conductor.reconciler import Reconciler
+from nova_lite.db.core import actions
 from nova_lite.db.hosts import services
 from nova_lite.operations.types import Operation
+from nova_lite.scheduler.hosts import HostView
 from tests.simulation import bus, undone
 
 #: Places that past faults change.
@@ -18,6 +20,9 @@ PLACES = (
     (ComputeManager, "prune_fencing_records"),
     (Reconciler, "_expire_services"),
     (services, "silent_before"),
+    (services, "report_alive"),
+    (actions, "last_order"),
+    (HostView, "known_generations"),
     (domains, "_follow"),
     (Operation, "step"),
     (bus.SimulatedTransport, "call"),

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from nova_lite.compute.fencing import FencingTokenStore, Record
 from nova_lite.db.core.engine import Database
+from nova_lite.db.core.models import Instance
 from nova_lite.db.hosts import hosts
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.fake_hypervisor import Domain
@@ -51,6 +53,20 @@ def test_settled_cloud_without_a_mistake_has_no_problem(witness: Witness) -> Non
 
 def test_domain_without_a_row_is_a_problem(witness: Witness) -> None:
     assert judged(witness, **{UUID: ["host1"]}) == f"{UUID} on ['host1'] has no row"
+
+
+@pytest.mark.parametrize("is_off", [False, True])
+def test_server_that_stops_without_a_request_is_a_problem_only_while_its_guest_runs(
+    witness: Witness, database: Database, is_off: bool
+) -> None:
+    server = database.write(make.instance, vm_state="active", task_state=None)
+    witness.committed()
+    witness._running[server].add("host1")
+    if is_off:
+        witness.shut_down(server)
+    database.write(lambda uow: uow.change(sa.update(Instance).values(vm_state="stopped")))
+    witness.committed()
+    assert witness.problems == ([] if is_off else [f"{server} counts as stopped, and runs on host1"])
 
 
 def test_server_with_an_open_task_is_not_settled(witness: Witness, database: Database) -> None:

@@ -58,7 +58,8 @@ class Witness(traces.Recorder):
     """Sees all commits, and all writes of hosts. ``problems``: what must never be, as it was seen.
 
     ``is_deaf``: whether no conductor hears the hosts, which all live. ``is_watched``: all hosts have been up.
-    ``vanished``: servers whose domains an operator has removed, which the model does not know.
+    ``vanished``: servers whose domains an operator has removed, or whose guests have shut down alone. The model
+    does not know that.
     ``tell``: adds a line to the trace of the run.
     """
 
@@ -95,6 +96,8 @@ class Witness(traces.Recorder):
             before = self._rows.get(server)
             if row[0] == "error" and before is not None and before[5:7] == ("create", "schedule"):
                 self._judge_refusal(server)
+            if before is not None and (before[0], row[0]) == ("active", "stopped") and before[5] is row[5] is None:
+                self.problems += [f"{server} counts as stopped, and runs on {host}" for host in self._running[server]]
         self.note_rows(changed, primitives.WORLD.clock())
 
     def actions(self, server: str) -> list[tuple[int, str]]:
@@ -146,6 +149,11 @@ class Witness(traces.Recorder):
         (on.add if note.value[1] == RUNNING else on.discard)(note.host)
         if len(on) > 1:
             self.problems.append(f"{note.server} runs on {' and '.join(sorted(on))}")
+
+    def shut_down(self, server: str) -> None:
+        """Note that a guest has shut itself down, which the model does not know."""
+        self.vanished.add(server)
+        self._running[server].clear()
 
     # --- the end
 

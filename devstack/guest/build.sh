@@ -53,7 +53,7 @@ modules="
 "
 console=ttyS0
 [ "$architecture" = x86_64 ] || console=ttyAMA0
-cmdline="console=$console quiet panic=5 no_timer_check mitigations=off"
+cmdline="console=$console quiet panic=5 no_timer_check mitigations=off nokaslr"
 
 fingerprint=$({
     cat "$here/build.sh" "$here/init" "$here/dhcp" "$busybox"

@@ -250,7 +250,8 @@ def network_data(vifs: list[VIF]) -> dict[str, Any]:
                 continue
             name_servers = [{"type": "dns", "address": address} for address in fixed.dns]
             described = _subnet(fixed, mode)
-            described["routes"] += _host_routes(vif, version_of(fixed.address))
+            if not fixed.is_further:
+                described["routes"] += _host_routes(vif, version_of(fixed.address))
             networks.append({**network, **described, "services": name_servers})
             services.extend(service for service in name_servers if service not in services)
     return {"links": links, "networks": networks, "services": services}
@@ -260,7 +261,7 @@ def _address_mode(vif: VIF, fixed: FixedIp) -> str:
     """Return how the guest gets an address. On built-in networks router advertisements run, and DHCP unless the user
     has turned it off.
     """
-    if vif.vif_type is not None:
+    if vif.vif_type is not None or fixed.is_further:
         return fixed.address_mode or AddressMode.STATIC
     if version_of(fixed.address) == 6:
         return fixed.address_mode or AddressMode.SLAAC

@@ -48,7 +48,10 @@ class AddressMode(enum.StrEnum):
 
 
 class FixedIp(msgspec.Struct, kw_only=True):
-    """Further address of a port, with its subnet. ``address_mode``: an `AddressMode`; "": unknown."""
+    """Further address of a port, with its subnet. ``address_mode``: an `AddressMode`; "": unknown.
+
+    ``is_further``: a built-in network has given the port another address of this IP version already.
+    """
 
     address: str
     subnet_id: str
@@ -56,6 +59,7 @@ class FixedIp(msgspec.Struct, kw_only=True):
     gateway: str | None = None
     dns: list[str] = msgspec.field(default_factory=list)
     address_mode: str = ""
+    is_further: bool = False
 
 
 class VIF(msgspec.Struct, kw_only=True):

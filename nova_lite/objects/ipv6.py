@@ -8,12 +8,13 @@ conductor takes it from the subnet's pools, and the hosts assign it by DHCPv6.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import Protocol
 
 import msgspec
 
 from nova_lite.base import ip
-from nova_lite.objects.instance import AddressMode, FixedIp
+from nova_lite.objects.instance import AddressMode, FixedIp, version_of
 from nova_lite.objects.network import Network, Subnet6
 
 LINK_LOCAL = "fe80::/64"
@@ -116,20 +117,38 @@ def subnet_id(network_id: str) -> str:
     return str(uuid.uuid5(_SUBNETS, network_id))
 
 
-def further_addresses(network: Network, address6: str | None) -> list[FixedIp]:
-    """Return the addresses of an interface besides its IPv4 address."""
-    if address6 is None:
-        return []
-    return [
-        FixedIp(
-            address=address6,
-            subnet_id=subnet_id_of(network, version=6),
-            cidr=network.cidr6,
-            gateway=gateway(network),
-            dns=list(network.subnet6.dns) if network.subnet6 is not None else [],
-            address_mode=_address_mode(network),
-        )
-    ]
+def further_addresses(network: Network, address6: str | None, others: Iterable[str] = ()) -> list[FixedIp]:
+    """Return the addresses of an interface besides its first IPv4 address. ``others``: further ones of any version."""
+    found = [] if address6 is None else [_first(network, address6)]
+    return found + [_other(network, address) for address in ordered(others)]
+
+
+def ordered(addresses: Iterable[str]) -> list[str]:
+    """Return addresses of both versions in their order, IPv4 first."""
+    return sorted(addresses, key=lambda address: (version_of(address), int(ip.parse(address))))
+
+
+def _other(network: Network, address: str) -> FixedIp:
+    """Return a further address. The guest configures it itself, and has the routes of its first one."""
+    version = version_of(address)
+    return FixedIp(
+        address=address,
+        subnet_id=subnet_id_of(network, version),
+        cidr=network.cidr if version == 4 else network.cidr6,
+        address_mode=AddressMode.STATIC,
+        is_further=True,
+    )
+
+
+def _first(network: Network, address6: str) -> FixedIp:
+    return FixedIp(
+        address=address6,
+        subnet_id=subnet_id_of(network, version=6),
+        cidr=network.cidr6,
+        gateway=gateway(network),
+        dns=list(network.subnet6.dns) if network.subnet6 is not None else [],
+        address_mode=_address_mode(network),
+    )
 
 
 def _address_mode(network: Network) -> str:

@@ -9,6 +9,9 @@ import msgspec
 
 from nova_lite.objects.pci import NORMAL
 
+#: Instead of a further address of a port: any free one, by IP version.
+ANY_ADDRESS = {4: "any IPv4", 6: "any IPv6"}
+
 
 class Revised(Protocol):
     """Resource that has a revision: it knows when it was made, and changed last."""
@@ -144,7 +147,8 @@ class Port(msgspec.Struct, kw_only=True):
     see `nova_lite.objects.pci.PORT_DEVICES`. ``qos_network_policy_id``: QoS policy of its network, which it has unless
     it has one of its own (``qos_policy_id``). ``dns_name`` and ``dns_domain``: its own in DNS, "": those of
     ``hostname``, which is its instance's, and of ``network_domain``, which is its network's. ``dhcp_options``: objects
-    with ``opt_name``, ``opt_value`` and ``ip_version`` (`nova_lite.objects.dhcp_options`).
+    with ``opt_name``, ``opt_value`` and ``ip_version`` (`nova_lite.objects.dhcp_options`). ``further``: addresses
+    besides ``address`` and ``address6``; in a request also `ANY_ADDRESS`, and None for no change.
     """
 
     id: str
@@ -181,6 +185,7 @@ class Port(msgspec.Struct, kw_only=True):
     dhcp_options: list[dict[str, Any]] | None = None
     qos_policy_id: str | None = None
     qos_network_policy_id: str | None = None
+    further: list[str] | None = None
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

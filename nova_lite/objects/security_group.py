@@ -6,11 +6,13 @@ import datetime
 import functools
 import hashlib
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from nova_lite.base.ids import derived_id
+from nova_lite.objects import ipv6
 from nova_lite.objects.floating_ip import HostForwarding
 from nova_lite.objects.instance import VIF
 from nova_lite.objects.network import Network
@@ -157,12 +159,18 @@ class QosLimits(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
     dscp: int | None = None
 
 
+def floating_key(port_id: str, fixed_address: str) -> str:
+    """Return the key of a floating address that leads to a further address of a port. Older hosts know no such port."""
+    return f"{port_id}/{fixed_address}"
+
+
 class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Packet filters of a host.
 
     ``groups``: by id, the groups of the other fields, and groups that their rules name. ``instances``: uuid to group
-    ids. ``ports``: id to group ids, for interfaces with other groups than their instance. ``floating``: port id to the
-    floating address that leads to it, on its own host only. ``peers``: network id to addresses of the other hosts with
+    ids. ``ports``: id to group ids, for interfaces with other groups than their instance. ``floating``: the
+    floating address that leads to a port on its own host only, by the port's id, or by the `floating_key` of a further
+    address. ``peers``: network id to addresses of the other hosts with
     guests on it, for networks with a VNI; None: unknown. ``routers``: all that connect networks of the host's guests;
     None: unknown. ``networks``: by id, networks of the host's guests whose settings have changed since their creation;
     None: unknown. ``pairs``: by port id, the address pairs of ports that have some. ``unfiltered``: ids of ports
@@ -171,7 +179,7 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     address. ``read_at``: the database's time before the read. ``names``: by id of a network that the host's guests
     reach, the names of its guests in DNS, each with ``address``, name and domain; None: unknown. ``forwardings``: those
     of floating addresses that the host holds, and of its guests. ``dhcp_options``: by port id, DHCP options of ports
-    that have some; None: unknown.
+    that have some; None: unknown. ``further``: by port id, further addresses of ports that have some; None: unknown.
     """
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
@@ -189,6 +197,7 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     names: dict[str, NetworkMembers] | None = None
     forwardings: list[HostForwarding] = msgspec.field(default_factory=list)
     dhcp_options: dict[str, list[dict[str, Any]]] | None = None
+    further: dict[str, list[str]] | None = None
 
     def current(self, vif: VIF) -> VIF:
         """Return an interface with its settings in these filters. An older conductor knows none."""
@@ -197,10 +206,23 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
             settings["address_pairs"] = self.pairs.get(vif.id)
         if self.dhcp_options is not None:
             settings["dhcp_options"] = self.dhcp_options.get(vif.id)
+        if self.further is not None:
+            first = [item for item in vif.more if not item.is_further]
+            settings["more"] = first + ipv6.further_addresses(vif.network, None, self.further.get(vif.id, ()))
         if self.unfiltered is not None:
             settings["unguarded"] = vif.id in self.unfiltered
             settings["port_security_enabled"] = not settings["unguarded"]
         return msgspec.structs.replace(vif, **settings)
+
+    def leads(self, vifs: Mapping[str, VIF]) -> list[tuple[str, VIF]]:
+        """Return floating addresses with their interfaces. ``vifs``: by id; each gets the address that is led to."""
+        found = []
+        for key, floating in self.floating.items():
+            port_id, _, fixed = key.partition("/")
+            if port_id in vifs:
+                vif = vifs[port_id]
+                found.append((floating, msgspec.structs.replace(vif, address=fixed) if fixed else vif))
+        return found
 
     def of_firewall(self, routers: list[HostRouter] | None) -> PortFilters:
         """Return what the rules of security groups and floating addresses follow from, with other ``routers``."""

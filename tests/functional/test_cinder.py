@@ -145,7 +145,9 @@ def _reboot(cloud: Cloud, server_id: str) -> requests.Response:
 
 
 def _files(cloud: Cloud, volume_id: str) -> list[str]:
-    found = [json.loads(path.read_text())["volume_files"] for path in cloud.path.glob("*/instances/fake-*/domains/*")]
+    found = [
+        json.loads(path.read_text())["volume_files"] for path in cloud.path.glob("*/instances/fake-*/domains/*.json")
+    ]
     (names,) = [files[volume_id] for files in found if volume_id in files]
     return names
 

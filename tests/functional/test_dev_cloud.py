@@ -22,12 +22,12 @@ import requests
 
 from tests.support.api_client import ROOT
 from tests.support.consoles import connect, read
+from tests.support.other_user import NOBODY, as_nobody
 from tests.support.waiting import wait_for
 
 T = TypeVar("T")
 
 COMMAND = (sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.dev", "dev", "--port", "0")
-NOBODY = 65534
 DEADLINE = 60.0
 
 GREETING = b"\r\nnova-lite-guest: a fake guest, which repeats what you type\r\nlogin: "
@@ -81,7 +81,7 @@ class DevCloud:
         if os.geteuid() == 0:
             for path in (directory, *directory.iterdir()):
                 os.chown(path, NOBODY, NOBODY)
-            command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *command]
+            command = as_nobody(directory, command)
         with (directory / "errors").open("w") as errors:
             self.process = subprocess.Popen(
                 command,

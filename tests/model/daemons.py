@@ -233,6 +233,7 @@ class DaemonTraces(traces.Recorder):
         self._writes: dict[tuple[Path, int], dict[str, Any]] = {}
         self._found: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self._cut: dict[str, float] = {}
+        self._failed: set[str] = set()
 
     def cut(self, server: str) -> None:
         """End the trace of a server here: the test does something to it that no daemon does."""
@@ -258,7 +259,8 @@ class DaemonTraces(traces.Recorder):
         self._notes = [note for note in notes if note.begin < until]
         if is_unknown:
             return None
-        trace = self.trace(server, self._db.conf.conductor.max_attempts, self._crashes())
+        attempts = self._db.conf.conductor.max_attempts
+        trace = self.trace(server, attempts, self._crashes(), full_disk=server in self._failed)
         try:
             verdict = paths.check(trace, states)
         except TooManyStates:
@@ -308,7 +310,7 @@ class DaemonTraces(traces.Recorder):
         elif "begin" in line:
             self._writes[path, line["begin"]] = line
         elif "failed" in line:
-            del self._writes[path, line["failed"]]
+            self._failed.add(self._writes.pop((path, line["failed"]))["server"])
         else:
             self._writes[path, line["end"]]["end"] = line["at"]
 

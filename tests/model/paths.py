@@ -16,7 +16,7 @@ from tests.model.checker import Step, TooManyStates
 from tests.model.compute import crash
 from tests.model.conductor import record_offline
 from tests.model.protocol import IMPLEMENTED, Protocol, without_dead
-from tests.model.state import NAMES, NONE, OFF, Host, State, at_host
+from tests.model.state import IDLE, NAMES, NONE, OFF, Host, State, at_host
 
 #: Operations that the model has, and that a trace may have.
 KINDS = ("create", "delete", "stop", "start", "rebuild")
@@ -38,7 +38,7 @@ class Trace:
 
     ``streams``: by name, as `view` has them. ``hosts``: their number. ``actions``: of users, the create included.
     ``crashes``: of daemons. ``attempts``: hosts that a build tries at most. ``power_cuts``: whether a crash may be the
-    end of a host's power.
+    end of a host's power. ``full_disk``: whether a host could not write.
     """
 
     streams: Mapping[str, tuple[Event, ...]]
@@ -47,10 +47,12 @@ class Trace:
     crashes: int = 0
     attempts: int = 2
     power_cuts: bool = False
+    full_disk: bool = False
 
     def model(self) -> Protocol:
         start = State(hosts=(Host(),) * self.hosts, used=(0,) * self.hosts, attempts=self.attempts)
-        return _Traced(IMPLEMENTED, KINDS[1:], self.actions, self.crashes, start=start, power_cuts=self.power_cuts)
+        left = {"power_cuts": self.power_cuts, "full_disk": self.full_disk}
+        return _Traced(IMPLEMENTED, KINDS[1:], self.actions, self.crashes, start=start, **left)
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,12 @@ class _Traced(Protocol):
 
     A host that has forgotten settled records asks whether the command of a build is open, and admits it then. If
     ``power_cuts``, guests of a host may lose their power. A domain may be gone then that was made shortly before, and
-    one may be back that was removed. The host reports a domain that is gone.
+    one may be back that was removed. The host reports a domain that is gone. With a ``full_disk``, a job may end
+    without a result, because a build that failed cannot be revoked or removed.
     """
 
     power_cuts: bool = False
+    full_disk: bool = False
 
     def steps(self, state: State) -> Iterable[Step]:
         yield from super().steps(state)
@@ -70,6 +74,12 @@ class _Traced(Protocol):
             if host.build.at and host.last < host.build.id:
                 admitted = at_host(state, index, last=host.build.id, result="")
                 yield f"{NAMES[index]}: build: its command is open", False, admitted
+            if self.full_disk and host.build.at in ("refuse", "undo"):
+                yield (
+                    f"{NAMES[index]}: build: the disk is full, and its job ends",
+                    False,
+                    at_host(state, index, build=IDLE),
+                )
             if self.power_cuts:
                 yield from self._without_power(state, index)
 

@@ -69,6 +69,13 @@ def test_path_on_which_a_host_loses_its_power_and_a_new_domain_is_found() -> Non
     assert paths.check(Trace(streams, crashes=1)).refused is not None
 
 
+def test_path_of_a_build_that_a_full_disk_ends_and_that_is_repeated_is_found() -> None:
+    twice = [(1, 1), (1, 2), (0, 0), (1, 1), (1, 2)]
+    streams = trace(**BUILT | {"domain_A": twice}).streams
+    assert paths.check(Trace(streams, full_disk=True)).refused is None
+    assert paths.check(Trace(streams)).refused is not None
+
+
 def test_path_of_a_build_whose_host_asks_whether_its_command_is_open_is_found() -> None:
     asked = BUILT | {"commands_A": [(1, False)]}
     assert paths.check(trace(**asked)).refused is None

@@ -183,10 +183,13 @@ class Recorder:
         """Return numbers and kinds of a server's actions, in their order."""
         return self._db.read(_actions, server)
 
-    def trace(self, server: str, attempts: int, crashes: int = 0, power_cuts: bool = False) -> Trace:
+    def trace(
+        self, server: str, attempts: int, crashes: int = 0, power_cuts: bool = False, full_disk: bool = False
+    ) -> Trace:
         """Return the trace of a server until its first operation that the model does not have.
 
-        ``crashes``: of daemons of hosts, at most. ``power_cuts``: whether some were of whole hosts.
+        ``crashes``: of daemons of hosts, at most. ``power_cuts``: whether some were of whole hosts. ``full_disk``:
+        whether a host could not write.
         """
         notes = sorted((note for note in self._notes if note.server == server), key=lambda note: note.begin)
         strange = [note.begin for note in notes if note.stream == "rows" and _is_strange(note.value)]
@@ -210,4 +213,4 @@ class Recorder:
         count = max(len(hosts), 1)
         start = Trace({}, count).model().initial()
         streams = {name: events(values.get(name, []), initial) for name, initial in view(start).items()}
-        return Trace(streams, count, len(actions), crashes, attempts, power_cuts)
+        return Trace(streams, count, len(actions), crashes, attempts, power_cuts, full_disk)

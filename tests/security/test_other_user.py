@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.other_user import as_nobody
+
 SECRET = "a-password-of-the-database"
 COMMANDS = [
     ("service", "list"),
@@ -22,7 +24,6 @@ COMMANDS = [
     ("db", "version"),
     ("image", "list"),
 ]
-NOBODY = 65534
 
 
 @pytest.fixture
@@ -48,21 +49,9 @@ def machine(tmp_path: Path) -> Iterator[Path]:
 
 
 def run(machine: Path, command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    whole = [sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.manage"]
     return subprocess.run(
-        [
-            "setpriv",
-            f"--reuid={NOBODY}",
-            f"--regid={NOBODY}",
-            "--clear-groups",
-            sys.executable,
-            "-W",
-            "ignore",
-            "-m",
-            "nova_lite.cmd.manage",
-            "--config-file",
-            str(machine / "nova-lite.conf"),
-            *command,
-        ],
+        as_nobody(machine.parent, [*whole, "--config-file", str(machine / "nova-lite.conf"), *command]),
         capture_output=True,
         text=True,
         timeout=120,

@@ -43,7 +43,13 @@ GENERATIONS = {
 }
 _CPUID_VENDORS = {"Intel": "GenuineIntel", "AMD": "AuthenticAMD"}
 #: qemu's names of features that libvirt names otherwise.
-_NAMES_OF_QEMU = {"pclmulqdq": "pclmuldq", "lahf-lm": "lahf_lm", "fxsr-opt": "fxsr_opt", "perfctr-core": "perfctr_core"}
+_NAMES_OF_QEMU = {
+    "pclmulqdq": "pclmuldq",
+    "lahf-lm": "lahf_lm",
+    "fxsr-opt": "fxsr_opt",
+    "perfctr-core": "perfctr_core",
+    "vmx-invept-single-context-noglobals": "vmx-invvpid-single-context-noglobals",
+}
 
 _DOMAIN = "<domain type='qemu'><os><type machine='{machine}'>hvm</type></os></domain>"
 

@@ -32,6 +32,8 @@ def _value(connection: sa.Connection, column: sa.Column[Any], row: int, number: 
         return sa.null()
     for key in column.foreign_keys:
         target = key.column
+        if target.table is column.table:  # its first row refers to none, and the others to the first one
+            return sa.select(target).limit(1).scalar_subquery() if row else sa.null()
         return connection.scalars(sa.select(target).order_by(*target.table.primary_key.columns)).all()[row]
     match column.type:
         case Settings6():

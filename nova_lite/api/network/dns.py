@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 from nova_lite.api.network import fields
 from nova_lite.base import exceptions
 from nova_lite.objects import FloatingIp, Port
+from nova_lite.objects.instance import version_of
 
 MAX_NAME = 255
 _LABEL = re.compile(r"[a-z0-9_-]{1,63}")
@@ -82,11 +83,17 @@ def name_of(port: Port) -> str:
     return port.dns_name or port.hostname.partition(".")[0].lower()
 
 
+def addresses(port: Port) -> list[tuple[int, str]]:
+    """Return the addresses of a port with their IP versions."""
+    first = [(4, port.address), (6, port.address6 or "")]
+    return [pair for pair in first if pair[1]] + [(version_of(text), text) for text in port.further or ()]
+
+
 def assignment(port: Port, domain: str) -> list[dict[str, str]]:
     """Return the name of each address of a port. ``domain``: of networks without one."""
     found, name = [], name_of(port)
     own = (port.dns_domain or port.network_domain or domain).strip(".")
-    for address in filter(None, (port.address, port.address6)):
+    for _, address in addresses(port):
         host = name or "host-" + re.sub("[.:]", "-", address)
         fqdn = host if host.endswith(".") else f"{host}.{own}." if own else f"{host}."
         found.append({"ip_address": address, "hostname": host, "fqdn": fqdn})

@@ -17,6 +17,7 @@ from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
 from nova_lite.network.trace.packets import PROTOCOLS
 from nova_lite.objects import ListQuery, Port, ipv6
+from nova_lite.objects.network import ANY_ADDRESS
 from nova_lite.objects.pci import NORMAL, PORT_DEVICES
 from nova_lite.policies import network_service as policies
 
@@ -27,6 +28,9 @@ _RESERVED_OWNERS = ("compute:", "network:")
 _RELEASES = {"Server": "detach it with the compute API", "Router": "remove it by remove_router_interface"}
 _NO_OTHER_KIND = "The kind of a port cannot be changed: make another port."
 _NO_BINDING = "The host of a port is that of its server: give it to a server by the compute API."
+
+#: Values that choose no address.
+_NOT_CHOSEN = {None, "", NO_ADDRESS, *ANY_ADDRESS.values()}
 
 #: Parameters of the way of a packet.
 _OF_PACKET = ("destination", "protocol", "port", "ip_version")
@@ -138,14 +142,15 @@ class Ports(NetworkResource):
         dns.check_port_name(body.dns_name, self.conf.network.dns_domain)
         if body.device_owner.startswith(_RESERVED_OWNERS):
             req.authorize(policies.PORT_CREATE_OWNER)
-        address, address6, link_id = "", None, None
+        address, address6, link_id, further = "", None, None, list[str]()
         if body.fixed_ips is not None:
             subnets = functools.partial(self._subnets, req, body.network_id)
-            address, address6, link_id = fixed_addresses(body.fixed_ips, {}, subnets)
-        port = requests.new(req, Port, body, address=address, address6=address6, segment_id=link_id)
+            address, address6, link_id, further = fixed_addresses(body.fixed_ips, {}, subnets)
+        addresses = {"address": address, "address6": address6, "segment_id": link_id, "further": further}
+        port = requests.new(req, Port, body, **addresses)
         chosen = {
             policies.PORT_CREATE_MAC: port.mac_address,
-            policies.PORT_CREATE_ADDRESS: {address, address6} - {"", None, NO_ADDRESS},
+            policies.PORT_CREATE_ADDRESS: {address, address6, *further} - _NOT_CHOSEN,
             policies.PORT_CREATE_SECURITY: port.port_security_enabled is False,
             policies.PORT_CREATE_PAIRS: port.address_pairs,
         }
@@ -169,14 +174,12 @@ class Ports(NetworkResource):
             changes["mac_address"] = chosen[policies.PORT_UPDATE_MAC] = mac_address
         if (items := changes.pop("fixed_ips", None)) is not None:
             subnets = functools.partial(self._subnets, req, port.network_id)
-            addresses = ((4, port.address), (6, port.address6))
-            present = {
-                views.subnet_of_port(port, version): (version, port.link_id) for version, has in addresses if has
-            }
-            moved = _moved(port, fixed_addresses(items, present, subnets))
+            addresses = dns.addresses(port)
+            present = {views.subnet_of_port(port, version): (version, port.link_id) for version, _ in addresses}
+            moved = _moved(port, fixed_addresses(items, present, subnets, addresses))
             changes |= moved
-            named = {moved.get("address"), moved.get("address6")}
-            chosen[policies.PORT_UPDATE_ADDRESS] = named - {None, "", NO_ADDRESS}
+            named = {moved.get("address"), moved.get("address6"), *moved.get("further", ())}
+            chosen[policies.PORT_UPDATE_ADDRESS] = named - _NOT_CHOSEN - {text for _, text in addresses}
         self._authorize_choice(req, port.network_id, chosen)
         return self._view(req, self.conductor.port_update(req.context, id, changes))
 
@@ -228,12 +231,12 @@ def _check_device(req: ServiceRequest, changes: dict[str, Any], port: Port, now:
         req.authorize(policies.PORT_UPDATE_OWNER)
 
 
-def _moved(port: Port, wanted_ones: FixedAddresses) -> dict[str, str]:
+def _moved(port: Port, wanted_ones: FixedAddresses) -> dict[str, Any]:
     """Return the changes of a port's addresses to the requested ones."""
-    address, address6, link_id = wanted_ones
+    address, address6, link_id, further = wanted_ones
+    changes: dict[str, Any] = {} if further == (port.further or []) else {"further": further}
     if link_id not in (None, port.link_id):
-        return {"address": address, "address6": address6, "segment_id": link_id}
-    changes = {}
+        return changes | {"address": address, "address6": address6, "segment_id": link_id}
     for name, wanted, present in (("address", address, port.address), ("address6", address6, port.address6)):
         is_same = wanted in ("", present) if present else wanted == NO_ADDRESS
         if not is_same:

@@ -241,8 +241,7 @@ def port(shown: Port, for_admin: bool, domain: str = "") -> View:
 def _fixed_ips(shown: Port) -> list[View]:
     return [
         {"subnet_id": subnet_of_port(shown, version), "ip_address": address}
-        for version, address in ((4, shown.address), (6, shown.address6))
-        if address
+        for version, address in dns.addresses(shown)
     ]
 
 

@@ -5,6 +5,7 @@
 - `external_networks`: external networks of the network API
 - `spanning`: networks that span hosts
 - `ports`: ports of the network API
+- `further_addresses`: addresses of ports besides their first ones
 - `port_devices`: requests and claims of the devices of hosts that ports have
 - `port_quota`: quota of ports
 - `pending_attaches`: interfaces that were ordered from another network service

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
+from sqlalchemy import orm
 
 from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
@@ -16,11 +18,12 @@ from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import FloatingIp as Row
 from nova_lite.db.core.models import FloatingIpPool as PoolRow
 from nova_lite.db.core.models import Instance, Port, PortForwarding, Router, RouterInterface
-from nova_lite.db.network import builtin_networks, external_addresses, overlaps, qos, rbac, routers
+from nova_lite.db.network import builtin_networks, external_addresses, further_addresses, overlaps, qos, rbac, routers
 from nova_lite.db.servers import instances
 from nova_lite.network import factory
 from nova_lite.objects import FloatingIp, FloatingIpPool, ListQuery
 from nova_lite.objects import PortForwarding as Forwarding
+from nova_lite.objects.instance import version_of
 from nova_lite.objects.network_api_resources import EXTERNAL
 
 # --- pools
@@ -72,7 +75,6 @@ _FILTERS: dict[str, Any] = {
     "id": Row.id,
     "address": Row.address,
     "pool_id": Row.pool_id,
-    "port_id": Row.port_id,
     "project_id": Row.project_id,
 }
 
@@ -82,13 +84,20 @@ def list_(
 ) -> list[FloatingIp]:
     """Return the project's addresses; with ``all_projects`` and for an admin, all addresses.
 
-    ``query``: a page of them, by id, with keys of `_FILTERS`; None: all, in the order of addresses.
+    ``query``: a page of them, by id, with keys of `_FILTERS` and ``port_id``; None: all, in the order of addresses.
     """
     mine = sa.true() if all_projects and context.is_admin else Row.project_id == (context.project_id or "")
     if query is None:
         return sorted(_all(uow, _QUERY.where(mine)), key=lambda item: int(ip.parse(item.address)))
-    conditions = [_FILTERS[name].in_(values) for name, values in query.filters.items()]
+    filters = dict(query.filters)
+    conditions = [_leads_to(filters.pop("port_id"))] if "port_id" in filters else []
+    conditions += [_FILTERS[name].in_(values) for name, values in filters.items()]
     return _all(uow, paging.by_id(_QUERY, Row.id, [sa.and_(mine, *conditions)], query))
+
+
+def _leads_to(port_ids: Collection[str]) -> sa.ColumnElement[bool]:
+    """Build the condition that an address leads to one of these ports: to its first address, or to a further one."""
+    return sa.or_(Row.port_id.in_(port_ids), Row.port_id.in_(sa.select(Port.id).where(Port.primary_id.in_(port_ids))))
 
 
 def get(uow: UnitOfWork, context: RequestContext, reference: str) -> FloatingIp:
@@ -175,21 +184,30 @@ def lead(
     owner = None if port is None else port.project_id or project_of(uow, port.instance_uuid)
     if port is None or owner != found.project_id:
         raise exceptions.NoSuchPort(port_id=port_id)
-    if port.address is None:
-        raise exceptions.InvalidInput(reason=f"port {port_id} has no fixed address")
-    if fixed_address not in (None, port.address):
-        raise exceptions.InvalidInput(reason=f"port {port_id} does not have the fixed address {fixed_address}")
+    target_id = _target(uow, port, fixed_address)
     require_unforwarded(uow, found.id, port_id)
-    other = uow.session.scalars(sa.select(Row.address).where(Row.port_id == port_id, Row.id != found.id)).first()
+    other = uow.session.scalars(sa.select(Row.address).where(Row.port_id == target_id, Row.id != found.id)).first()
     if other is not None:
         raise exceptions.FloatingIpPortTaken(address=found.address, port_id=port_id, other=other)
     routers.check_way_out(uow, port.network_id, port.id, found.pool_id)
-    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port_id, updated_at=uow.now))
+    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=target_id, updated_at=uow.now))
     _changed(uow, found.instance_uuid)
     _changed(uow, port.instance_uuid)
     if port.bound_host is not None:
         uow.publish(FiltersChanged(found.project_id))
     return get(uow, context, found.id)
+
+
+def _target(uow: UnitOfWork, port: Port, fixed_address: str | None) -> str:
+    """Return the id of a port's row that has an IPv4 address. None: its first one. Raises `InvalidInput`."""
+    if port.address is None:
+        raise exceptions.InvalidInput(reason=f"port {port.id} has no fixed address")
+    if fixed_address in (None, port.address):
+        return port.id
+    row_id = further_addresses.rows_of(uow, port.id).get(fixed_address or "")
+    if row_id is None or version_of(fixed_address or "") != 4:
+        raise exceptions.InvalidInput(reason=f"port {port.id} does not have the fixed address {fixed_address}")
+    return row_id
 
 
 def require_unforwarded(uow: UnitOfWork, floating_id: str, port_id: str | None = None) -> None:
@@ -273,7 +291,7 @@ def disassociate(uow: UnitOfWork, context: RequestContext, instance_uuid: str, a
         raise exceptions.FloatingIpNotAssociated(address=address, instance_id=instance_uuid)
     if instance.locked and not context.is_admin:
         raise exceptions.InstanceIsLocked(instance_id=instance_uuid)
-    mine = (Row.id == found.id, Row.port_id == found.port_id)
+    mine = (Row.id == found.id, _leads_to([found.port_id or ""]))
     uow.change(sa.update(Row).where(*mine).values(port_id=None, updated_at=uow.now))
     instance.updated_at = uow.now
     uow.publish(FiltersChanged(instance.project_id))
@@ -287,17 +305,20 @@ def _changed(uow: UnitOfWork, instance_uuid: str | None) -> None:
 
 #: Each address has a pool. An inner join would let MariaDB begin with the pools, and read all their addresses.
 _OF_ROUTER = sa.select(RouterInterface.router_id).where(RouterInterface.network_id == Port.network_id)
+_PRIMARY = orm.aliased(Port)
 _QUERY: Any = (
     sa.select(
         Row,
         PoolRow.name,
         Port.address,
-        Port.instance_uuid,
+        sa.func.coalesce(_PRIMARY.id, Port.id),
+        sa.func.coalesce(_PRIMARY.instance_uuid, Port.instance_uuid),
         _OF_ROUTER.scalar_subquery(),
         sa.exists().where(PortForwarding.floating_ip_id == Row.id),
     )
     .outerjoin(PoolRow, PoolRow.id == Row.pool_id)
     .outerjoin(Port, Port.id == Row.port_id)
+    .outerjoin(_PRIMARY, _PRIMARY.id == Port.primary_id)
     .where(Row.gateway_router_id.is_(None))
     .execution_options(populate_existing=True)
 )
@@ -312,10 +333,9 @@ _FORWARDINGS = (
 
 def _all(uow: UnitOfWork, query: sa.Select[Any]) -> list[FloatingIp]:
     found, with_forwardings = {}, []
-    for row, pool, fixed_address, instance_uuid, router_id, has_forwardings in uow.session.execute(query):
-        found[row.id] = rows.to_object(
-            FloatingIp, row, pool=pool, fixed_address=fixed_address, instance_uuid=instance_uuid, router_id=router_id
-        )
+    for row, pool, *of_port, has_forwardings in uow.session.execute(query):
+        values = dict(zip(("fixed_address", "port_id", "instance_uuid", "router_id"), of_port, strict=True))
+        found[row.id] = rows.to_object(FloatingIp, row, pool=pool, **values)
         with_forwardings += [row.id] if has_forwardings else []
     which = PortForwarding.floating_ip_id.in_(with_forwardings)
     for forwarding, router_id in forwardings(uow, which) if with_forwardings else ():

@@ -11,6 +11,7 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, Network, Port
 from nova_lite.db.network import member_versions
 from nova_lite.db.network.member_versions import MemberCache, Members
+from nova_lite.db.servers import interfaces
 from nova_lite.objects.security_group import NAMES, NetworkMembers
 
 _DOMAIN: Any = sa.func.coalesce(sa.func.nullif(Port.dns_domain, ""), Network.dns_domain)
@@ -23,6 +24,7 @@ _NAMES = (
         _DOMAIN,
         Port.address,
         Port.address6,
+        interfaces.FURTHER,
     )
     .join(Instance, Instance.uuid == Port.instance_uuid)
     .join(Network, Network.id == Port.network_id)
@@ -55,7 +57,7 @@ def _read(uow: UnitOfWork, projects: Collection[str]) -> dict[str, Members]:
     found: dict[str, dict[str, list[str]]] = {project_id: {} for project_id in projects}
     for project_id, network_id, name, domain, *addresses in uow.rows(_NAMES, {"projects": projects}).all():
         members = found[project_id].setdefault(network_id, [])
-        members += [f"{address} {name} {domain}" for address in addresses if address]
+        members += [f"{address} {name} {domain}" for text in addresses if text for address in text.split(" ")]
     for by_network in found.values():
         for members in by_network.values():
             members.sort()

@@ -25,7 +25,7 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.events import FiltersChanged
 from nova_lite.db.core.models import FloatingIp, FloatingIpPool, Instance, Network, Port, RouterInterface6
 from nova_lite.db.hosts import compute_nodes
-from nova_lite.db.network import builtin_networks, overlaps, qos, rbac, subnet_pools
+from nova_lite.db.network import builtin_networks, further_addresses, overlaps, qos, rbac, subnet_pools
 from nova_lite.network import factory, factory6
 from nova_lite.objects import ListQuery, NetworkRecord, Subnet6, ipv6
 
@@ -581,7 +581,7 @@ def _create_subnet6(
     row.cidr6, row.subnet6, row.subnet6_id = network.cidr6, settings, subnet.subnet_id
     row.subnet6_pool_id, row.service_types6 = pool_id, subnet.service_types6
     if ipv6.is_derived(settings):
-        users = sa.select(Port).where(Port.network_id == row.id, ~builtin_networks.OF_ROUTER)
+        users = sa.select(Port).where(Port.network_id == row.id, ~builtin_networks.OF_ROUTER, further_addresses.IS_PORT)
         if subnet.service_types6:
             users = users.where(Port.device_owner.in_(subnet.service_types6))
         for port in uow.session.scalars(users):

@@ -13,7 +13,7 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import ComputeNode, FloatingIp, Instance, Network, Port, Router
 from nova_lite.db.core.models import RouterInterface as Interface4
 from nova_lite.db.core.models import RouterInterface6 as Interface6
-from nova_lite.db.network import floating_ips, ports, security_groups
+from nova_lite.db.network import floating_ips, further_addresses, ports, security_groups
 from nova_lite.db.network.security_groups import FilterQuery
 from nova_lite.db.servers import instances, interfaces
 from nova_lite.network.trace import tenants, walk
@@ -47,9 +47,10 @@ class PlacedPort(NamedTuple):
 
     def address(self, version: int) -> str | None:
         """Return its own address of an IP version."""
-        return next((text for text in self._addresses() if (":" in text) == (version == 6)), None)
+        return next((text for text in self.addresses() if (":" in text) == (version == 6)), None)
 
-    def _addresses(self) -> list[str]:
+    def addresses(self) -> list[str]:
+        """Return all its own addresses, the first ones of each IP version first."""
         return [self.vif.address, *(item.address for item in self.vif.more)]
 
 
@@ -150,7 +151,8 @@ def _placed(uow: UnitOfWork, *conditions: sa.ColumnElement[bool]) -> list[Placed
 
 
 def _has(address: ip.Address) -> sa.ColumnElement[bool]:
-    return (Port.address if address.version == 4 else Port.address6) == str(address)
+    first = (Port.address if address.version == 4 else Port.address6) == str(address)
+    return sa.or_(first, Port.id.in_(further_addresses.having([str(address)])))
 
 
 def _named(uow: UnitOfWork, reference: str) -> list[PlacedPort]:
@@ -162,7 +164,9 @@ def _named(uow: UnitOfWork, reference: str) -> list[PlacedPort]:
 
 
 def _floating(uow: UnitOfWork, address: ip.Address) -> list[PlacedPort]:
-    return _placed(uow, Port.id.in_(sa.select(FloatingIp.port_id).where(FloatingIp.address == str(address))))
+    led = sa.select(FloatingIp.port_id).where(FloatingIp.address == str(address))
+    primaries = sa.select(Port.primary_id).where(Port.id.in_(led), Port.primary_id.is_not(None))
+    return _placed(uow, sa.or_(Port.id.in_(led), Port.id.in_(primaries)))
 
 
 def _having(uow: UnitOfWork, address: ip.Address) -> list[PlacedPort]:
@@ -196,7 +200,7 @@ def _source(question: Question, sender: PlacedPort | None, target: ip.Address) -
     if sender is None:
         assert given is not None
         source: ip.Address | None = given
-    elif given is not None and str(given) in (sender.address(4), sender.address(6)):
+    elif given is not None and str(given) in sender.addresses():
         source = given
     else:
         source = _address(sender.address(target.version) or "")
@@ -228,7 +232,8 @@ def _hosts(
         routers = sa.select(Interface4.router_id).where(Interface4.network_id.in_(near))
         every = uow.session.execute(sa.select(Router.routes, Router.routes6).where(Router.id.in_(routers))).all()
         through = {route["nexthop"] for both in every for routes in both for route in routes or ()}
-        is_one = sa.or_(_has(target), Port.address.in_(through), Port.address6.in_(through))
+        further = Port.id.in_(further_addresses.having(through))
+        is_one = sa.or_(_has(target), Port.address.in_(through), Port.address6.in_(through), further)
         found += _placed(uow, Port.network_id.in_(near), is_one)
     if not found:
         shown = sa.or_(Network.needs_router.is_not(True), Port.network_id.in_(_without_snat()))

@@ -14,13 +14,14 @@ from nova_lite.base import exceptions, ip
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import if_match, paging, rows
 from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.core.events import FiltersChanged
+from nova_lite.db.core.events import FiltersChanged, InterfacesChanged
 from nova_lite.db.core.models import FloatingIp, Instance, PortForwarding, RouterInterface, RouterInterface6
 from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.core.models import Port as Row
 from nova_lite.db.core.models import Router as RouterRow
 from nova_lite.db.core.statements import insert_unless_taken
-from nova_lite.db.network import builtin_networks, port_quota, qos, security_groups
+from nova_lite.db.network import builtin_networks, further_addresses, port_quota, qos, security_groups
+from nova_lite.db.servers import interfaces
 from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
 from nova_lite.objects import ListQuery, Network, Port, dhcp_options, ipv6
@@ -85,7 +86,9 @@ _QUERY = (
         NetworkRow.qos_policy_id,
         sa.func.coalesce(Instance.hostname, ""),
         sa.func.coalesce(NetworkRow.dns_domain, ""),
+        interfaces.FURTHER,
     )
+    .where(further_addresses.IS_PORT)
     .outerjoin(NetworkRow, NetworkRow.id == Row.network_id)
     .outerjoin(Instance, Instance.uuid == Row.instance_uuid)
     .outerjoin(RouterInterface, RouterInterface.port_id == Row.id)
@@ -124,6 +127,9 @@ def list_(
         at_hosts.append(sa.or_(of_servers, Row.id.in_(interfaces)) if interfaces else of_servers)
     if "network_id" in filters:
         filters["network_id"] = builtin_networks.with_segments(uow, filters["network_id"])
+    for name in filters.keys() & {"address", "address6"}:
+        wanted = filters.pop(name)
+        at_hosts.append(sa.or_(_FILTERS[name].in_(wanted), Row.id.in_(further_addresses.having(wanted))))
     conditions = [*at_hosts, *(_FILTERS[name].in_(values) for name, values in filters.items())]
     cases = [sa.and_(case, *conditions) for case in _of_projects(projects)]
     if query is None:
@@ -200,7 +206,9 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
         "dhcp_options": _dhcp_options([], port.dhcp_options or []),
         "created_at": uow.now,
     }
-    _insert_on(uow, links, port, values)
+    link = _insert_on(uow, links, port, values)
+    if port.further:
+        further_addresses.add(uow, uow.session.get_one(Row, port.id), link, port.further)
     return get(uow, context, port.id)
 
 
@@ -267,13 +275,14 @@ def _may_have(cidr: str, wanted: str | None) -> bool:
     return bool(cidr) and (not wanted or ip.parse(wanted) in ip.parse_network(cidr, strict=False))
 
 
-def _insert_on(uow: UnitOfWork, links: list[Network], port: Port, values: dict[str, Any]) -> None:
-    """Insert the port on the first network or segment with a free address."""
+def _insert_on(uow: UnitOfWork, links: list[Network], port: Port, values: dict[str, Any]) -> Network:
+    """Insert the port on the first network or segment with a free address, which is returned."""
     for link in links[:-1]:
         with contextlib.suppress(exceptions.NoMoreFixedIps):
             _insert(uow, link, port, values)
-            return
+            return link
     _insert(uow, links[-1], port, values)
+    return links[-1]
 
 
 def _insert(uow: UnitOfWork, network: Network, port: Port, values: dict[str, Any]) -> None:
@@ -361,19 +370,27 @@ def _address6(
 
 
 def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
-    """Change ``name``, ``description``, ``admin_state_up``, ``security_groups`` (names or ids, the whole list),
-    ``address_pairs``, ``port_security_enabled``, ``qos_policy_id``, ``dns_name``, ``dns_domain``, ``dhcp_options`` (as
-    `nova_lite.objects.dhcp_options.merged` does), and of a port without a server ``address``, ``address6``,
+    """Change fields of a port.
+
+    ``security_groups`` (names or ids) and ``further`` are whole lists. ``dhcp_options`` are merged as
+    `nova_lite.objects.dhcp_options.merged` does. Only a port without a server changes its ``address``, ``address6``,
     ``segment_id``, ``device_id`` and ``device_owner``. Raises `PortInUse` and the errors of `create`.
     """
     row = locked(uow, context, port_id)
     found = get(uow, context, port_id)
     known = {"name", "description", "address", "address6", "segment_id", "mac_address"}
-    known |= {*_OF_TRAFFIC, *_DEVICE, *_OF_DNS}
+    known |= {"further", *_OF_TRAFFIC, *_DEVICE, *_OF_DNS}
     unknown = changes.keys() - known
     if unknown:
         raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port cannot be changed")
-    if found.router_id is not None and changes.keys() & {"address", "address6", "mac_address", *_OF_TRAFFIC, *_DEVICE}:
+    if found.router_id is not None and changes.keys() & {
+        "address",
+        "address6",
+        "further",
+        "mac_address",
+        *_OF_TRAFFIC,
+        *_DEVICE,
+    }:
         raise exceptions.RouterPort(port_id=port_id)
     if changes.keys() & set(_DEVICE):
         if row.instance_uuid is not None or row.bound_host is not None:
@@ -397,10 +414,14 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     if "dhcp_options" in changes:
         row.dhcp_options = _dhcp_options(row.dhcp_options or [], changes["dhcp_options"])
     row.port_security_enabled = changes.get("port_security_enabled", row.port_security_enabled)
+    if (further := changes.pop("further", None)) is not None:
+        further_addresses.keep(uow, row.id, further)
     is_moved = "address" in changes and changes["address"] != (row.address or NO_ADDRESS)
     if is_moved or changes.keys() & {"address6", "segment_id"}:
         wanted = changes["address"] if is_moved else None
         _move(uow, row, _choose_link(uow, row, wanted, changes), wanted, changes.get("address6"))
+    if further is not None:
+        _set_further(uow, row, found, further)
     if changes.keys() & {*_OF_TRAFFIC, *_OF_DNS}:
         uow.publish(FiltersChanged(found.project_id))
     for name in changes.keys() & {"name", "description", "admin_state_up", "qos_policy_id", *_OF_DNS}:
@@ -408,6 +429,17 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     row.updated_at = uow.now
     uow.session.flush()
     return get(uow, context, port_id)
+
+
+def _set_further(uow: UnitOfWork, row: Row, before: Port, wanted: list[str]) -> None:
+    """Give a port these further addresses, besides the kept ones. Its host learns of them."""
+    uow.session.flush()
+    store = builtin_networks.Store(uow)
+    store.segments(store.network_of(row.network_id))
+    further_addresses.add(uow, row, store.locked([row.network_id])[row.network_id], wanted)
+    if row.instance_uuid is not None:
+        uow.publish(InterfacesChanged(row.instance_uuid))
+    uow.publish(FiltersChanged(before.project_id))
 
 
 def _check_security(found: Port, changes: dict[str, Any]) -> None:
@@ -449,6 +481,7 @@ def _choose_link(uow: UnitOfWork, row: Row, address: str | None, changes: dict[s
             return link
     _require_no_floating(uow, row)
     row.network_id, row.address, row.address6 = links[0].id, None, None
+    further_addresses.keep(uow, row.id, ())
     return links[0]
 
 
@@ -511,7 +544,7 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
     made = []
     for values, names in zip(found, names_of, strict=True):
         owner, _, instance_project, _, host, zone, power_state, router_id, *of_link = values[len(_FIELDS) :]
-        parent_id, subnet_id, subnet6_id, qos_network_policy_id, hostname, network_domain = of_link
+        parent_id, subnet_id, subnet6_id, qos_network_policy_id, hostname, network_domain, further = of_link
         project_id = owner or instance_project
         fields = {name: _known(name, value) for name, value in zip(_FIELDS, values, strict=False)}
         link_id = fields["network_id"]
@@ -532,6 +565,7 @@ def _to_objects(uow: UnitOfWork, query: sa.Select[Any]) -> list[Port]:
                 qos_network_policy_id=qos_network_policy_id,
                 hostname=hostname,
                 network_domain=network_domain,
+                further=ipv6.ordered(further.split(" ")) if further else None,
             )
         )
     return made

@@ -288,7 +288,7 @@ def _users_of_network(uow: UnitOfWork, network_id: str) -> set[str]:
     owner = sa.func.coalesce(Port.project_id, Instance.project_id)
     query = sa.select(owner).outerjoin(Instance, Instance.uuid == Port.instance_uuid)
     links = [network_id, *uow.session.scalars(sa.select(Network.id).where(Network.parent_id == network_id))]
-    return set(uow.session.scalars(query.where(Port.network_id.in_(links)).distinct()))
+    return set(uow.session.scalars(query.where(Port.network_id.in_(links), owner.is_not(None)).distinct()))
 
 
 def _users_of_external(uow: UnitOfWork, pool_id: str) -> set[str]:

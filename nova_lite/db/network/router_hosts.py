@@ -14,6 +14,7 @@ from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, Port, Router, RouterInterface, RouterInterface6
 from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.network import external_addresses
+from nova_lite.db.servers import interfaces
 from nova_lite.objects import HostRouter, Network, StaticRoute
 
 _NETWORK_FIELDS = rows.shared_fields(Network, NetworkRow)
@@ -50,7 +51,7 @@ _GUEST_HOSTS = (
     .order_by(sa.func.min(Port.created_at), sa.func.min(Port.id))
 )
 #: Guests and services on networks that span hosts.
-_NEIGHBOURS = sa.select(Port.network_id, Port.mac_address, Port.address, Port.address6).where(
+_NEIGHBOURS = sa.select(Port.network_id, Port.mac_address, Port.address, Port.address6, interfaces.FURTHER).where(
     Port.network_id.in_(sa.bindparam("networks", expanding=True)),
     sa.or_(Port.instance_uuid.is_not(None), Port.bound_host.is_not(None)),
 )
@@ -112,7 +113,9 @@ def _neighbours(uow: UnitOfWork, network_ids: Collection[str]) -> dict[str, dict
     """Return, by network, the MAC addresses of its guests by address."""
     found: dict[str, dict[str, str]] = {}
     for network_id, mac_address, *addresses in uow.rows(_NEIGHBOURS, {"networks": network_ids}) if network_ids else ():
-        found.setdefault(network_id, {}).update({address: mac_address for address in addresses if address})
+        found.setdefault(network_id, {}).update(
+            {address: mac_address for text in addresses if text for address in text.split(" ")}
+        )
     return found
 
 

@@ -48,7 +48,7 @@ from nova_lite.db.network import (
     spanning,
 )
 from nova_lite.db.network.member_versions import MemberCache, Members
-from nova_lite.db.servers import instances
+from nova_lite.db.servers import instances, interfaces
 from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import (
     DEFAULT,
@@ -56,6 +56,7 @@ from nova_lite.objects.security_group import (
     NetworkMembers,
     default_group,
     default_id,
+    floating_key,
     is_default,
     outward_rules,
     protocol_number,
@@ -576,6 +577,18 @@ _ROUTER = sa.func.coalesce(
         for kind in (RouterInterface, RouterInterface6)
     )
 )
+_LED = orm.aliased(Port)
+#: Further addresses of a port to which floating ones lead: address, floating address and QoS policy of each.
+_FURTHER_FLOATING = interfaces.by_primary(
+    sa.select(
+        sa.func.aggregate_strings(
+            _LED.address + "/" + FloatingIp.address + "/" + sa.func.coalesce(FloatingIp.qos_policy_id, ""), " "
+        )
+    )
+    .join(FloatingIp, FloatingIp.port_id == _LED.id)
+    .where(_LED.primary_id == Port.id),
+    _LED,
+).scalar_subquery()
 _NETWORK_IS_UP = sa.select(Network.admin_state_up).where(Network.id == Port.network_id).scalar_subquery()
 _IS_UP = sa.and_(Port.admin_state_up == sa.true(), sa.true() == _NETWORK_IS_UP)
 _QOS = sa.func.coalesce(
@@ -597,6 +610,8 @@ _PORT_COLUMNS = (
     _FLOATING_QOS,
     sa.exists().where(PortForwarding.port_id == Port.id),
     Port.dhcp_options,
+    interfaces.FURTHER,
+    _FURTHER_FLOATING,
 )
 _PORTS = sa.select(Port.instance_uuid, *_PORT_COLUMNS).where(
     Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True))
@@ -613,7 +628,7 @@ _ADDRESSES = (
         Instance.project_id,
         _NAMES,
         Port.network_id,
-        *(sa.func.aggregate_strings(item, " ") for item in (Port.address, Port.address6)),
+        *(sa.func.aggregate_strings(item, " ") for item in (Port.address, Port.address6, interfaces.FURTHER)),
     )
     .join(Instance, Instance.uuid == Port.instance_uuid)
     .where(Instance.project_id.in_(sa.bindparam("projects", expanding=True)), Instance.deleted == sa.false())
@@ -643,7 +658,7 @@ class _Port(NamedTuple):
     it; ``router_id``: the router of its network, if any; ``is_up``: it and its network are up; ``is_revised``: its
     network's settings have changed; ``is_secure``: it has port security; ``pairs``: its address pairs; ``qos`` and
     ``floating_qos``: QoS policies of it and of its floating address; ``is_forwarded``: a port forwarding leads to it;
-    ``dhcp_options``: those of its own.
+    ``dhcp_options``: those of its own; ``further``: its further addresses; ``led``: see `_FURTHER_FLOATING`.
     """
 
     id: str
@@ -659,6 +674,12 @@ class _Port(NamedTuple):
     floating_qos: str | None
     is_forwarded: bool
     dhcp_options: list[dict[str, Any]] | None
+    further: str | None
+    led: str | None
+
+    def further_floating(self) -> list[list[str]]:
+        """Return address, floating address and QoS policy of its further addresses to which floating ones lead."""
+        return [item.split("/") for item in (self.led or "").split()]
 
 
 def filters(
@@ -702,6 +723,7 @@ def filters_together(
     names = guest_names.by_project(uow, {project for projects in named.values() for project in projects}, names_cache)
     forwarded = forwarding_hosts.for_hosts(uow, _forwarded(servers, ports))
     used = {policy for mine in ports.values() for port in mine for policy in (port.qos, port.floating_qos) if policy}
+    used |= {item[2] for mine in ports.values() for port in mine for item in port.further_floating() if item[2]}
     used |= {policy for item in forwarded.values() for policy in item.policies.values()}
     limits = qos.limits(uow, used)
     for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
@@ -718,10 +740,17 @@ def filters_together(
         told.networks = {network_id: known[network_id] for network_id in revised[question.host] if network_id in known}
         told.pairs = {port.id: port.pairs for port in here if port.pairs}
         told.dhcp_options = {port.id: port.dhcp_options for port in here if port.dhcp_options}
+        told.further = {port.id: port.further.split(" ") for port in here if port.further}
         told.unfiltered = sorted(port.id for port in here if port.is_up and not port.is_secure)
         told.qos = {port.id: limits[port.qos] for port in here if port.qos in limits}
         told.floating_qos = {
             port.floating: limits[port.floating_qos] for port in here if port.floating and port.floating_qos in limits
+        }
+        told.floating_qos |= {
+            floating: limits[policy]
+            for port in here
+            for _, floating, policy in port.further_floating()
+            if policy in limits
         }
         if question.host in forwarded:
             told.forwardings = forwarded[question.host].forwardings
@@ -861,7 +890,10 @@ def _routed(servers: Iterable[str], ports: Mapping[str, list[_Port]]) -> dict[st
 def _floating(servers: Mapping[str, _Server], ports: Mapping[str, list[_Port]]) -> dict[str, str]:
     """Return the floating addresses of all servers on the host, queried or not."""
     here = [port for server in servers.values() if server.is_here for port in ports.get(server.uuid, ())]
-    return {port.id: port.floating for port in here if port.floating is not None}
+    first = {port.id: port.floating for port in here if port.floating is not None}
+    return first | {
+        floating_key(port.id, fixed): floating for port in here for fixed, floating, _ in port.further_floating()
+    }
 
 
 def _forwarded(servers: Mapping[str, Mapping[str, _Server]], ports: Mapping[str, list[_Port]]) -> dict[str, set[str]]:

@@ -15,6 +15,7 @@ from nova_lite.base import patterns
 from nova_lite.db.core import paging
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceTag, Port
+from nova_lite.db.servers import interfaces
 from nova_lite.objects import InstanceFilters
 
 _EXACT = {
@@ -149,11 +150,15 @@ def _deleted(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
 
 
 def _addresses(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
-    of_instance = Port.instance_uuid == Instance.uuid
-    if filters.ip is not None:
-        yield sa.exists().where(of_instance, Port.address.regexp_match(patterns.checked(filters.ip)))
-    if filters.ip6 is not None:
-        yield sa.exists().where(of_instance, Port.address6.regexp_match(patterns.checked(filters.ip6)))
+    further = orm.aliased(Port)
+    for pattern, name in ((filters.ip, "address"), (filters.ip6, "address6")):
+        if pattern is not None:
+            checked = patterns.checked(pattern)
+            is_one = getattr(further, name).regexp_match(checked)
+            of_port = sa.select(further.id).where(further.primary_id == Port.id, is_one).correlate(Port)
+            has_further = interfaces.by_primary(of_port, further).exists()
+            matches = sa.or_(getattr(Port, name).regexp_match(checked), has_further)
+            yield sa.exists().where(Port.instance_uuid == Instance.uuid, matches)
 
 
 def _changes(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:

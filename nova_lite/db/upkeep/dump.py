@@ -55,8 +55,14 @@ def lines(connection: sa.Connection, table: sa.Table) -> Iterator[str]:
     yield json.dumps([column.name for column in table.columns])
     wanted = [sa.cast(column, sa.Text) if _is_json(column) else column for column in table.columns]
     is_json = [_is_json(column) for column in table.columns]
-    for row in connection.execute(sa.select(*wanted).order_by(*table.primary_key.columns)):
+    for row in connection.execute(sa.select(*wanted).order_by(*_own_references(table), *table.primary_key.columns)):
         yield json.dumps([_plain(value, parse) for value, parse in zip(row, is_json, strict=True)])
+
+
+def _own_references(table: sa.Table) -> list[sa.ColumnElement[bool]]:
+    """Return the order in which rows that others of the table refer to come first."""
+    own = [key.parent for key in table.foreign_keys if key.column.table is table]
+    return [column.is_not(None) for column in own]
 
 
 def load(connection: sa.Connection, table: sa.Table, text: Iterable[str], is_older: bool = False) -> int:

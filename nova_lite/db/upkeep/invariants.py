@@ -39,7 +39,7 @@ from nova_lite.db.core.models import (
 from nova_lite.db.core.quota_counts import COUNTED
 from nova_lite.db.core.statements import insert_if_missing
 from nova_lite.db.hosts import pci_claims
-from nova_lite.db.network import builtin_networks
+from nova_lite.db.network import builtin_networks, further_addresses
 from nova_lite.db.servers import newer_domains
 from nova_lite.db.volume import attachments, volumes
 from nova_lite.objects import InstanceNUMATopology, PCIDevice, ipv6
@@ -249,7 +249,7 @@ def leftover_ports(uow: UnitOfWork) -> Iterator[Problem]:
 
 def ownerless_ports(uow: UnitOfWork) -> Iterator[Problem]:
     """Find ports without a server and without a user. Nothing would ever release their addresses."""
-    nobodys = (Port.instance_uuid.is_(None), Port.project_id.is_(None))
+    nobodys = (Port.instance_uuid.is_(None), Port.project_id.is_(None), further_addresses.IS_PORT)
     for port_id, address in uow.session.execute(sa.select(Port.id, Port.address).where(*nobodys)):
         yield Problem(
             "port",
@@ -279,7 +279,7 @@ def wrong_ipv6(uow: UnitOfWork) -> Iterator[Problem]:
     query = sa.select(*columns).join(Network, Network.id == Port.network_id)
     query = query.where(*(~sa.exists().where(kind.port_id == Port.id) for kind in (RouterInterface, RouterInterface6)))
     for port_id, mac_address, address, address6, row in uow.session.execute(
-        query.where(sa.or_(Network.cidr6 != "", Port.address6.is_not(None)))
+        query.where(sa.or_(Network.cidr6 != "", Port.address6.is_not(None)), further_addresses.IS_PORT)
     ):
         if (row.cidr6 and not ipv6.is_derived(row.subnet6)) or (address is None and address6 is None):
             continue

@@ -37,7 +37,11 @@ class Interface(NamedTuple):
         made = [
             (ip.parse_network(item["ip_address"]), item["mac_address"].lower()) for item in self.vif.address_pairs or ()
         ]
-        return [pair for pair in made if pair[0].version == 4 or len(self.addresses) > 1]
+        return [pair for pair in made if pair[0].version == 4 or self._has_ipv6]
+
+    @property
+    def _has_ipv6(self) -> bool:
+        return any(item.version == 6 for item in self.addresses)
 
     @property
     def mac_address(self) -> str:
@@ -106,7 +110,8 @@ class Host:
         by_id = {item.id: item for item in self.interfaces}
         #: Interfaces by the floating addresses that lead to them.
         self.floating = {
-            ip.parse(address): by_id[port_id] for port_id, address in filters.floating.items() if port_id in by_id
+            ip.parse(address): by_id[vif.id]._replace(vif=vif)
+            for address, vif in filters.leads({key: item.vif for key, item in by_id.items()})
         }
 
     def routing(self, network: Network) -> Routing:

@@ -31,7 +31,7 @@ ENDED = 1500
 #: Rows that may be read for a host of 25 servers, of 3,500 that there are or were.
 MOST = 900
 #: Limit for two queries in one batch. Of each port they look up network, router, floating address, QoS and forwardings.
-MOST_OF_TWO = 1850
+MOST_OF_TWO = 1950
 #: Limit for the servers of two hosts, and some rows of each host.
 MOST_OF_BALANCE = 1000
 

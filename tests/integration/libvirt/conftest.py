@@ -117,6 +117,8 @@ def network(connection: Any) -> Iterator[Network]:
 MakeDriver = Callable[..., LibvirtDriver]
 
 IS_LONG = os.environ.get("NOVA_LITE_LONG") == "1"
+#: Mark of tests and of their values that only a long command runs.
+LONG = pytest.mark.skipif(not IS_LONG, reason="NOVA_LITE_LONG is not set to 1")
 
 
 def forms(sample: str) -> pytest.MarkDecorator:

@@ -1,11 +1,10 @@
 """Guests of the architecture aarch64, which this host emulates: real ones, and their settings in the real libvirt.
 
-The test command starts each twelfth value, `NOVA_LITE_LONG=1` all of them.
+The test command starts each 24th value, `NOVA_LITE_LONG=1` all of them.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -26,6 +25,8 @@ from nova_lite.virt.libvirt.domain import consoles, guest_xml, hardware_page
 from tests.integration import guest_image, scripts
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import (
+    IS_LONG,
+    LONG,
     Images,
     MakeDriver,
     MakeHost,
@@ -48,7 +49,7 @@ ARM = {"hw_emulation_architecture": "aarch64"}
 OPTIONS = {"libvirt__emulated_architectures": ["aarch64"]}
 
 #: Every how many values one is tried.
-STEP = 1 if os.environ.get("NOVA_LITE_LONG") == "1" else 12
+STEP = 1 if IS_LONG else 24
 
 #: Values of image properties. What aarch64 lacks is refused.
 VALUES = {
@@ -145,7 +146,7 @@ def test_guest_boots_with_its_network_and_config_drive(
     assert_nothing_left(connection, driver, spec)
 
 
-@pytest.mark.parametrize("bus", ["virtio", "scsi", "usb"])
+@pytest.mark.parametrize("bus", ["virtio", pytest.param("scsi", marks=LONG), pytest.param("usb", marks=LONG)])
 def test_firmware_boots_a_disk(make_driver: MakeDriver, arm: Images, bus: str) -> None:
     driver = make_driver("arm", **OPTIONS)
     image = msgspec.structs.replace(arm.disk, properties={**arm.disk.properties, "hw_disk_bus": bus})

@@ -22,12 +22,10 @@ import pytest
 from tests.faults.real_failover import LIMIT, POLL, Machine, RealCloud
 from tests.functional import cloud
 from tests.integration import guest_image
+from tests.integration.libvirt.conftest import LONG
 from tests.support.waiting import wait_for
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root"),
-    pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="takes five minutes; set NOVA_LITE_LONG=1"),
-]
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="needs root"), LONG]
 
 CONFIG = """
 [DEFAULT]

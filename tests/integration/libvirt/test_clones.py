@@ -22,12 +22,10 @@ from nova_lite.virt.libvirt.domain import clones
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, boot, guest_spec
+from tests.integration.libvirt.conftest import LONG, PATIENCE, Images, MakeHost, boot, guest_spec
 from tests.integration.libvirt.moves import arriving, evacuated, migrate, state
 from tests.support.guests import make_flavor, make_instance, make_spec
 from tests.support.waiting import wait_for
-
-LONG = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1")
 
 SCRIPT = """
 n=$(dd if=/dev/vda bs=512 skip=20000 count=1 2>/dev/null | tr -d '\\000\\n')

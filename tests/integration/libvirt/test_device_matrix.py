@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 import re
 import uuid
 import xml.etree.ElementTree as ET
@@ -26,12 +25,11 @@ from nova_lite.objects import Image, ShareMapping, ShareState
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, ROOT, Disk, DiskSet
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
 from nova_lite.virt.libvirt.host import host_traits, kvm
-from tests.integration.libvirt.conftest import define
+from tests.integration.libvirt.conftest import IS_LONG, define
 from tests.support.guests import make_flavor, make_instance, make_network, make_spec, make_vif
 
-LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 #: Numbers of values that are defined together, and every how many rows one is started.
-STRENGTHS, STEP = ([2, 3], 1) if LONG else ([2], 24)
+STRENGTHS, STEP = ([2, 3], 1) if IS_LONG else ([2], 24)
 
 Settings = dict[str, str]
 #: The chosen settings by their factors.

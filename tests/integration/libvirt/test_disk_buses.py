@@ -6,7 +6,6 @@ The test command tries each 24th combination of disks and each 24th rescue disk,
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, RESCUE, ROOT, SWAP, Disk, DiskSet, volume_disk
 from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.virt.libvirt.domain.rescue import rescue_xml
-from tests.integration.libvirt.conftest import define
+from tests.integration.libvirt.conftest import IS_LONG, define
 from tests.support.guests import make_flavor, make_instance, make_spec
 
 BUSES = (None, "virtio", "scsi", "sata", "ide", "usb")
@@ -40,7 +39,7 @@ RESCUE_DISKS = ((None, None), *itertools.product((None, "virtio", "scsi", "sata"
 
 
 #: Every how many combinations one is tried.
-STEP = 1 if os.environ.get("NOVA_LITE_LONG") == "1" else 24
+STEP = 1 if IS_LONG else 24
 
 
 def properties(**values: str | None) -> dict[str, str]:

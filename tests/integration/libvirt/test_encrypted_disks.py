@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from contextlib import nullcontext
 from pathlib import Path
@@ -22,14 +21,13 @@ from nova_lite.virt.abilities import BackupRequest, SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import PATIENCE, Images, MakeDriver, MakeHost, guest_spec
+from tests.integration.libvirt.conftest import LONG, PATIENCE, Images, MakeDriver, MakeHost, guest_spec
 from tests.integration.libvirt.moves import arriving, instance_path, lines, migrate, wait_for_count
 from tests.support.waiting import wait_for
 
 MARK = b"marked-by-a-guest"
 #: Marks the root disk, shows its former mark, and uses the swap area.
 SCRIPT = scripts.MARKS + 'swapon /dev/vdb && echo "swap in use"\n' + scripts.COUNTS
-LONG = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="takes a minute; set NOVA_LITE_LONG=1")
 ENCRYPTED = ("disk.luks", "disk.swap")
 
 

@@ -23,7 +23,16 @@ from nova_lite.objects.block_device import BlockDevice, DeviceSource
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from tests.integration.libvirt.conftest import PATIENCE, Images, MakeDriver, boot, guest_lines, guest_spec, whole_lines
+from tests.integration.libvirt.conftest import (
+    LONG,
+    PATIENCE,
+    Images,
+    MakeDriver,
+    boot,
+    guest_lines,
+    guest_spec,
+    whole_lines,
+)
 from tests.integration.libvirt.guests import NewVif
 from tests.integration.libvirt.volumes import device, local_volumes
 from tests.support.waiting import wait_for
@@ -55,8 +64,10 @@ def counted_devices(driver: LibvirtDriver, instance_uuid: str) -> tuple[int, int
     ("machine", "properties"),
     [
         ("q35", {}),
-        ("pc", {}),
-        ("q35", {"hw_disk_bus": "scsi", "hw_qemu_guest_agent": "yes", "hw_rng_model": "virtio"}),
+        pytest.param("pc", {}, marks=LONG),
+        pytest.param(
+            "q35", {"hw_disk_bus": "scsi", "hw_qemu_guest_agent": "yes", "hw_rng_model": "virtio"}, marks=LONG
+        ),
         ("q35", {"hw_firmware_type": "uefi"}),
     ],
     ids=["q35", "pc", "scsi", "uefi"],

@@ -19,7 +19,7 @@ import pytest
 from nova_lite.objects import Image
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.virt.libvirt.host import kvm
-from tests.integration.libvirt.conftest import MakeDriver, boot
+from tests.integration.libvirt.conftest import LONG, MakeDriver, boot
 from tests.support.guests import make_flavor, make_instance, make_spec
 
 LIBRARY = Path(__file__).parents[3] / "devstack" / "lib" / "libvirt.sh"
@@ -58,7 +58,7 @@ def seconds_to_boot(driver: LibvirtDriver, blank: Image) -> float:
     return seconds
 
 
-@pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1")
+@LONG
 @pytest.mark.timeout(600)
 def test_closed_device_is_logged_and_recovers(
     closed_device: str, make_driver: MakeDriver, blank: Image, caplog: pytest.LogCaptureFixture

@@ -20,7 +20,7 @@ from nova_lite.virt import images as qemu_images
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, boot, guest_spec
+from tests.integration.libvirt.conftest import LONG, PATIENCE, Images, MakeHost, boot, guest_spec
 from tests.integration.libvirt.moves import arriving, instance_path
 from tests.support.guests import make_flavor, make_instance, make_spec
 from tests.support.waiting import wait_for
@@ -135,7 +135,7 @@ def test_guest_returns_to_its_points_with_and_without_memory(
     driver.guests.destroy(guest.uuid)
 
 
-@pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1")
+@LONG
 def test_points_move_with_the_disk_and_their_firmware_variables(make_host: MakeHost, blank: Image) -> None:
     here, there = make_host("here", hosts.HERE), make_host("there", hosts.THERE)
     image = msgspec.structs.replace(blank, properties={"hw_firmware_type": "uefi", "hw_machine_type": "q35"})

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,14 +25,11 @@ from nova_lite.virt.rbd import Rbd
 from tests.integration import scripts
 from tests.integration.ceph import POOL, USER, Ceph
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, guest_spec
+from tests.integration.libvirt.conftest import LONG, PATIENCE, Images, MakeHost, guest_spec
 from tests.integration.libvirt.moves import arriving, counts, lines, migrate, run_and_mark, state, wait_for_count
 from tests.support.waiting import wait_for
 
-pytestmark = [
-    pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1"),
-    pytest.mark.timeout(1800),
-]
+pytestmark = [LONG, pytest.mark.timeout(1800)]
 
 GIB = 1024**3
 #: Place of the guest's mark on its disk.

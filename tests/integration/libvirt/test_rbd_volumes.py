@@ -36,15 +36,12 @@ from nova_lite.volume.rbd import RbdVolumes
 from tests.integration import scripts
 from tests.integration.ceph import POOL, USER, Ceph
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import PATIENCE, Images, MakeHost, guest_spec
+from tests.integration.libvirt.conftest import LONG, PATIENCE, Images, MakeHost, guest_spec
 from tests.integration.libvirt.moves import arriving, lines, migrate, state
 from tests.integration.libvirt.volumes import device
 from tests.support.waiting import wait_for
 
-pytestmark = [
-    pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1"),
-    pytest.mark.timeout(1200),
-]
+pytestmark = [LONG, pytest.mark.timeout(1200)]
 
 #: Writes a number to one disk, then to the other one, and so on. Prints changes of the size of its root disk.
 PAIRS = (

@@ -24,7 +24,7 @@ from nova_lite.virt.abilities import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import PATIENCE, Images, MakeDriver, MakeHost, guest_spec
+from tests.integration.libvirt.conftest import LONG, PATIENCE, Images, MakeDriver, MakeHost, guest_spec
 from tests.integration.libvirt.moves import arriving, lines, migrate
 from tests.support.waiting import wait_for
 
@@ -246,7 +246,7 @@ def test_state_moves_with_the_guest_cold_and_live(
     assert wait_for_mark(here, back, mark)[0] == mark
 
 
-@pytest.mark.parametrize("keeps", [True, False], ids=["with a TPM", "without a TPM"])
+@pytest.mark.parametrize("keeps", [True, pytest.param(False, marks=LONG)], ids=["with a TPM", "without a TPM"])
 def test_guest_that_is_resized_on_its_host_and_returns_has_its_old_state(
     two_hosts: tuple[LibvirtDriver, LibvirtDriver], marking: Callable[..., Marked], keeps: bool
 ) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from nova_lite.objects import VIF, HostForwarding, HostRouter, Network, ipv6
-from nova_lite.objects.security_group import NetworkMembers
+from nova_lite.objects.security_group import NetworkMembers, floating_key
 from nova_lite.virt.libvirt.net import realms
 from nova_lite.virt.libvirt.net.names import bridge_name, network_name, tap_name
 from tests.integration.libvirt.namespaces import DISCOVER
@@ -170,8 +170,10 @@ class RoutedHost(Room):
         self.guests[name] = vif
         return vif
 
-    def floating(self, address: str, name: str) -> None:
-        self._floating[address] = self.guests[name].id
+    def floating(self, address: str, name: str, fixed: str | None = None) -> None:
+        """Lead a floating address to a guest: to its first address, or to a further one (``fixed``)."""
+        vif = self.guests[name]
+        self._floating[address] = floating_key(vif.id, fixed) if fixed else vif.id
 
     def drive(self, *routers: HostRouter, peers: bool = True) -> None:
         """Run the daemon once with these routers."""

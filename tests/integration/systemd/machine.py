@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Sequence
 
 from tests.support.waiting import polls
@@ -70,6 +71,8 @@ class Machine:
         with open(tree.parent / "console.log", "wb") as log:
             self._process = subprocess.Popen(
                 ["systemd-nspawn", "--quiet", "--directory", str(tree), "--boot", "--register=no", "--keep-unit"]
+                # systemd 257 has a directory of each name, which a killed machine leaves behind.
+                + [f"--machine=nova-lite-{uuid.uuid4().hex[:8]}", f"--hostname={tree.name}"]
                 + ["--private-network", "--console=pipe", "--capability=CAP_SYS_MODULE,CAP_NET_ADMIN,CAP_SYS_NICE"]
                 + self._usr()
                 + self._programs()

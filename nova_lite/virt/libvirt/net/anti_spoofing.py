@@ -6,8 +6,8 @@ addresses, broadcasts and groups. Otherwise a neighbour could reach another addr
 not know. Where this host is the DHCP server, replies and router advertisements come from it alone. Nothing of that is
 hidden by IPv6: a first fragment without its protocol, and neighbour discovery in fragments, is dropped.
 
-Address pairs are further addresses of a guest (`address_pairs`). A guest without port security sends and receives what
-it wants. Neither may take part in another guest's metadata, which the service finds by the source of a request.
+Address pairs are addresses that a guest has, too (`address_pairs`). A guest without port security sends and receives
+what it wants. Neither may take part in another guest's metadata, which the service finds by the source of a request.
 
 The table has the family ``bridge``, before the IP tables. A verdict map finds the chain of an interface by the name of
 its tap device. A guest is added or removed in one transaction, together with its security groups. An interface with
@@ -161,10 +161,11 @@ def _named(vif: VIF) -> VIF:
 def rules(vif: VIF) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the rules for sent frames, and for received frames. Raises ValueError."""
     mac = nft.mac(vif.mac_address)
-    own = ip.parse4(vif.address)
+    first = nft.address(ip.parse4(vif.address))
+    further = [nft.address(ip.parse4(item)) for item in dual_stack.addresses4(vif)[1:]]
     broadcast = ip.parse_network4(vif.network.cidr, strict=False)[-1]
-    address = nft.address(own)
-    identified = f"ip daddr {METADATA_ADDRESS} ip saddr != {address} drop"
+    own = ", ".join([first, *further])
+    identified = f"ip daddr {METADATA_ADDRESS} ip saddr != {first} drop"
     if vif.unguarded:
         return (identified, "accept"), ("accept",)
     pairs = address_pairs.of(vif)
@@ -174,18 +175,18 @@ def rules(vif: VIF) -> tuple[tuple[str, ...], tuple[str, ...]]:
         _KINDS,
         "arp htype != 1 drop",
         *(_not_of_hosts(vif) if pairs else []),
-        f"arp operation {{ request, reply }} arp saddr ether {mac} arp saddr ip {{ {address}, 0.0.0.0 }} accept",
+        f"arp operation {{ request, reply }} arp saddr ether {mac} arp saddr ip {{ {own}, 0.0.0.0 }} accept",
         *(_said_by_arp(pair) for pair in pairs if pair.prefix.version == 4),
         "ether type ip udp sport 67 drop",
-        *([identified] if pairs else []),
-        f"ip saddr {address} accept",
+        *([identified] if pairs or further else []),
+        f"ip saddr {{ {own} }} accept" if further else f"ip saddr {first} accept",
         *(line for pair in pairs if pair.prefix.version == 4 for line in _sent(pair)),
         "ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67 accept",
     ]
     received = [
         _KINDS,
         "ether type arp accept",
-        f"ip daddr {{ {address}, {nft.address(broadcast)}, 255.255.255.255, 224.0.0.0/4 }} accept",
+        f"ip daddr {{ {own}, {nft.address(broadcast)}, 255.255.255.255, 224.0.0.0/4 }} accept",
         *(f"{pair.text('daddr')} accept" for pair in pairs if pair.prefix.version == 4),
     ]
     if own6 := [ip.parse6(item) for item in dual_stack.addresses(vif)]:

@@ -106,7 +106,7 @@ def held_without(filters: PortFilters, gone: Iterable[VIF], left: Iterable[VIF])
     """Return the addresses that this host keeps without the interfaces that are ``gone``. ``left``: all others."""
     ports = {vif.id: vif.network.id for vif in gone}
     ended = {*ports.values()} - {vif.network.id for vif in left}
-    lost = {filters.floating[port_id] for port_id in filters.floating.keys() & ports.keys()}
+    lost = {address for key, address in filters.floating.items() if key.partition("/")[0] in ports}
     lost |= {item.floating for item in filters.forwardings if item.is_held and item.port_id in ports}
     for router in filters.routers or ():
         networks = {network.id for network in router.networks}

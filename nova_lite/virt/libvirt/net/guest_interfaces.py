@@ -69,7 +69,7 @@ class GuestInterfaces:
         A failure is logged, keeps no other guest or network from its changes, and the next call tries again.
         """
         self._networks.restore()
-        wanted = (filters.networks, filters.pairs, filters.unfiltered, filters.dhcp_options)
+        wanted = (filters.networks, filters.pairs, filters.unfiltered, filters.dhcp_options, filters.further)
         if wanted == self._followed:
             return
         self._followed = wanted
@@ -112,4 +112,4 @@ def _current(vif: VIF, filters: PortFilters) -> VIF:
 
 def _filtering(vif: VIF) -> tuple[object, ...]:
     """Return what the security groups of an interface depend on."""
-    return vif.id, vif.address_pairs, vif.port_security_enabled
+    return vif.id, vif.address_pairs, vif.port_security_enabled, vif.more

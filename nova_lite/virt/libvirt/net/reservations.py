@@ -169,7 +169,8 @@ def reservation(vif: VIF, hostname: str) -> str:
         if ipv6.is_assigned(vif.network) or ipv6.is_stateless(vif.network):
             # dnsmasq knows a guest of DHCPv6 by an address of the subnet, also if it assigns none.
             addresses = [] if not vif.network.enable_dhcp else fields[1:]
-            assigned = [ip.parse6(item.address) for item in vif.more if version_of(item.address) == 6]
+            first = [item for item in vif.more if not item.is_further]
+            assigned = [ip.parse6(item.address) for item in first if version_of(item.address) == 6]
             fields = [mac_address, *addresses, *(f"[{address}]" for address in assigned)]
     except ValueError as error:
         raise exceptions.VirtDriverError(reason=f"port {vif.id} has an invalid address: {error}") from error

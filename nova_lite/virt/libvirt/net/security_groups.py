@@ -212,8 +212,7 @@ class PortFirewall:
         # those of others, where another program shows packets of all bridges.
         mine = {vif.id: vif for vifs in self._interfaces.values() for vif in vifs if vif.vif_type is None}
         bridges |= {bridge_name(vif.network) for vif in mine.values()}
-        floating = [(address, mine[port]) for port, address in self._filters.floating.items() if port in mine]
-        leads = dict(nft.usable("floating address", floating, floating_ips.lead, lambda item: item[0]))
+        leads = dict(nft.usable("floating address", self._filters.leads(mine), floating_ips.lead, lambda item: item[0]))
         held = {item.floating for item in self._filters.forwardings if item.is_held and item.port_id in mine}
         forwards = [item for item in self.forwardings if item.floating in held]
         self._is_applied = False
@@ -301,7 +300,8 @@ def check_filterable(vif: VIF) -> None:
 def _filterable(vif: VIF) -> VIF:
     nft.interface(bridge_name(vif.network))
     nft.mac(vif.mac_address)
-    ip.parse(vif.address)
+    for address in dual_stack.addresses4(vif):
+        ip.parse(address)
     for address in dual_stack.addresses(vif):
         ip.parse6(address)
     if vif.version == 4:
@@ -539,9 +539,7 @@ def _verdicts(vifs: list[VIF], direction: str) -> list[str]:
     )
     lines = []
     owners = {
-        (bridge_name(vif.network), address): vif.id
-        for vif in vifs
-        for address in map(ip.parse, (vif.address, *dual_stack.addresses(vif)))
+        (bridge_name(vif.network), address): vif.id for vif in vifs for address in map(ip.parse, dual_stack.every(vif))
     }
     for version, family in ((4, "ip"), (6, "ip6")):
         found = sorted(

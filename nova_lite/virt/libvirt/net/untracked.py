@@ -41,7 +41,7 @@ def _rules(vifs: Collection[VIF], verdict: str) -> list[str]:
         addresses = sorted(
             f"{nft.interface(bridge_name(vif.network))} . {nft.address(address)}"
             for vif in vifs
-            for address in map(ip.parse, (vif.address, *dual_stack.addresses(vif)))
+            for address in map(ip.parse, dual_stack.every(vif))
             if address.version == version
         )
         if addresses:

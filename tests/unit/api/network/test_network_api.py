@@ -241,7 +241,7 @@ def test_subnet_of_reserved_addresses_is_refused_for_admins_too(api: Api, cidr: 
         ({"fixed_ips": [{"ip_address": ""}]}, 400, "HTTPBadRequest", "not a valid IP address"),
         ({"binding:host_id": "h1"}, 400, "HTTPBadRequest", "by the compute API"),
         ({"fixed_ips": [{"subnet_id": NOBODY}]}, 404, "SubnetNotFound", NOBODY),
-        ({"fixed_ips": [{}, {}]}, 400, "HTTPBadRequest", "has one IPv4 address"),
+        ({"fixed_ips": [{}] * 6}, 400, "HTTPBadRequest", "at most 5 fixed addresses"),
         ({"fixed_ips": [{"ip_address": "x"}]}, 400, "HTTPBadRequest", "not a valid IP address"),
         ({"mac_address": "01:00:00:00:00:00"}, 400, "HTTPBadRequest", "mac_address"),
         ({"security_groups": [NOBODY]}, 404, "SecurityGroupNotFound", NOBODY),

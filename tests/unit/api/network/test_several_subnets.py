@@ -130,7 +130,7 @@ def test_port_takes_an_address_of_the_requested_subnet_or_the_first_with_room(ap
 @pytest.mark.parametrize(
     ("wanted", "status", "kind", "text"),
     [
-        ([("first", ""), ("second", "")], 400, "HTTPBadRequest", "A port has one IPv4 address"),
+        ([("first", ""), ("second", "")], 400, "HTTPBadRequest", "links of their own"),
         ([("", "10.65.0.9")], 400, "InvalidIpForSubnet", "10.65.0.9"),
         ([("second", "10.64.1.2")], 400, "InvalidIpForSubnet", "10.64.1.2"),
         ([("other", "")], 404, "SubnetNotFound", "could not be found"),

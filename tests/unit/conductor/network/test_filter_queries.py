@@ -37,7 +37,9 @@ STATEMENTS = 10
 LIMITS = ConductorTiming.filter_query_batches
 
 #: Filters of a host without guests.
-EMPTY = PortFilters(peers={}, routers=[], networks={}, pairs={}, unfiltered=[], qos={}, names={}, dhcp_options={})
+EMPTY = PortFilters(
+    peers={}, routers=[], networks={}, pairs={}, unfiltered=[], qos={}, names={}, dhcp_options={}, further={}
+)
 
 
 class Cloud(NamedTuple):

@@ -41,7 +41,14 @@ def is_ours(_object: Any, name: str | None, kind: str, *_: Any) -> bool:
 
 def differences_of(connection: sa.Connection) -> Any:
     options = {"compare_type": True, "compare_server_default": differs, "include_object": is_ours}
-    return compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata)
+    found = compare_metadata(MigrationContext.configure(connection, opts=options), Base.metadata)
+    is_sqlite = connection.dialect.name == "sqlite"
+    return [difference for difference in found if not (is_sqlite and is_of_a_later_column(difference))]
+
+
+def is_of_a_later_column(difference: Any) -> bool:
+    """Check for the constraint of a column that SQLite got later, whose options SQLAlchemy does not read."""
+    return difference[0] in ("remove_fk", "add_fk") and difference[1].column_keys == ["primary_id"]
 
 
 def test_migrations_make_the_models(db: Database) -> None:

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 from collections.abc import Iterator
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +25,7 @@ import openstack
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from nova_lite.api.identity import one_time_codes
 from tests.functional.proxy import Proxy
 from tests.support.api_client import ROOT
 from tests.support.browser import CTRL, browser
@@ -750,6 +752,30 @@ def test_user_changes_the_own_password(page: Page) -> None:
     page.sees("The session has expired.")
     page.user = ""
     page.complaints()
+
+
+def test_user_adds_a_second_factor_with_a_code_of_its_key_and_removes_it(cloud: dict[str, Any], page: Page) -> None:
+    page.log_in("manager", PASSWORD)
+    page.browser.run("document.querySelector('.drop summary').click(); true")
+    page.press("Second factor")
+    page.browser.wait("!!seen().querySelector('.qr path')")
+    key = page.browser.run("seen().querySelector('.secret').innerText").replace(" ", "").strip()
+    page.write("Code of the app", "000000")
+    page.submit()
+    page.sees("This is not the present code.")
+    with client(cloud, "nova-lite-dev-manager") as sdk:
+        assert sdk.identity.get("/credentials?type=totp").json()["credentials"] == []
+        page.write("Code of the app", one_time_codes.code(one_time_codes.key_of(key), int(time.time() // 30)))
+        page.submit()
+        page.sees("The key is stored.")
+        page.press("Close")
+        assert [item["blob"] for item in sdk.identity.get("/credentials?type=totp").json()["credentials"]] == [key]
+        page.browser.run("document.querySelector('.drop summary').click(); true")
+        page.press("Second factor")
+        page.press("Remove the second factor")
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        assert sdk.identity.get("/credentials?type=totp").json()["credentials"] == []
+    assert page.complaints() == []
 
 
 def test_user_takes_a_picture_of_the_screen(cloud: dict[str, Any], page: Page) -> None:

@@ -50,6 +50,7 @@ fs.renameSync(path.join(target, "terminal.css.css"), path.join(target, "terminal
 const licenses = [
   ["preact", "LICENSE", "app.js and its parts"],
   ["lucide", "LICENSE", "app.js and its parts"],
+  ["uqr", "LICENSE", "the part for the second factor"],
   ["@fontsource-variable/geist", "LICENSE", font],
   ["@novnc/novnc", "LICENSE.txt", "screen.js"],
   ["@novnc/novnc", "docs/LICENSE.MPL-2.0", "screen.js"],

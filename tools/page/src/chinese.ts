@@ -888,6 +888,21 @@ export const WORDS: Catalogue = {
   "Accept a volume": "接受卷",
   "CPU hours": "CPU 小时",
   "Change the password": "修改密码",
+  "Second factor": "双重验证",
+  "Add a second factor": "添加双重验证",
+  "Remove the second factor": "移除双重验证",
+  "QR code of the key": "密钥的二维码",
+  "An app without a camera takes the key as text:": "没有摄像头的应用可输入文本密钥：",
+  "Scan the code with an app for one-time codes. Then enter the six digits that the app shows.":
+    "用一次性密码应用扫描二维码，然后输入应用显示的六位数字。",
+  "Code of the app": "应用中的验证码",
+  "The key is stored only if the code is right.": "验证码正确时才会保存密钥。",
+  "This is not the present code. Compare the clocks of this machine and of the app.":
+    "这不是当前的验证码。请核对本机与应用的时钟。",
+  "The key is stored. A log-in takes its codes now, and demands them as soon as an administrator says so.":
+    "密钥已保存。登录现在接受其验证码；管理员要求后，登录必须使用验证码。",
+  "If an administrator demands a code from you, you cannot log in until there is another key.":
+    "如果管理员要求您使用验证码，在有新密钥之前您将无法登录。",
   "Change the type": "更改类型",
   "Create a QoS policy": "创建 QoS 策略",
   "Create a volume type": "创建卷类型",

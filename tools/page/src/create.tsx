@@ -61,8 +61,8 @@ export function corrected(draft: Draft, data: Choices): Draft {
   const known = (rows: { id: string }[], id: string) => rows.some((row) => row.id === id);
   const named = (rows: { id: string; name: string }[], text: string): string | undefined =>
     rows.find((row) => row.id === text || row.name === text)?.id;
-  // A snapshot of a server is an image as well, and often the newest one.
-  const usual = data.images.find((item) => item.image_type !== "snapshot") ?? data.images[0];
+  // Snapshots and backups of servers are images as well, and often the newest ones.
+  const usual = data.images.find((item) => !item.image_type) ?? data.images[0];
   const image = known(data.sources, draft.image) ? draft.image : (usual?.id ?? "");
   const least = data.sources.find((item) => item.id === image)?.min_disk ?? 0;
   const enough = data.flavors.find((flavor) => flavor.disk >= least && flavor.ram >= 512) ?? data.flavors[0];

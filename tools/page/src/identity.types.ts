@@ -30,6 +30,12 @@ export interface Credential extends Named {
   secret?: string;
 }
 
+/** A credential whose secret the service knows: a key of one-time codes, for example. */
+export interface SecretCredential {
+  id: string;
+  type: string;
+}
+
 /** A session: what its token says. */
 export interface TokenReply {
   token: {
@@ -47,6 +53,7 @@ export interface IdentityReply {
   projects: Project[];
   roles: Named[];
   role_assignments: Assignment[];
+  credentials: SecretCredential[];
   application_credentials: Credential[];
   application_credential: Credential;
 }

@@ -28,6 +28,7 @@ import { follow, useLive } from "./live";
 import { LANGUAGES, language, setLanguage, t } from "./messages";
 import { notify } from "./noticeboard";
 import { Notices } from "./notices";
+import { checksCodes } from "./onetime";
 import { Actions, Audit, flavors, hosts, projects, services, users } from "./operators";
 import { Overview } from "./overview";
 import { type Doing, Finder } from "./palette";
@@ -62,6 +63,7 @@ import { ActionDialog, allowed, Dialog, Drop, Empty, Failure, Guard, Head, Waiti
 const Create = late(async () => (await import("./create")).Create);
 const Explorer = late(async () => (await import("./explorer")).Explorer);
 const Usage = late(async () => (await import("./usage")).Usage);
+const SecondFactor = late(async () => (await import("./secondfactor")).SecondFactor);
 const Server = late(async () => (await import("./server")).Server);
 
 type Group = [string, { path: string; title: string; show: boolean }[]];
@@ -309,6 +311,7 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
   );
   const [theme, setTheme] = useState(remembered("theme"));
   const [changing, setChanging] = useState(false);
+  const [securing, setSecuring] = useState(false);
   const paint = (next: string) => {
     setTheme(next);
     remember("theme", next);
@@ -366,10 +369,16 @@ function Account({ leave, changed }: { leave: () => void; changed: () => void })
             {t("Change the password")}
           </button>
         )}
+        {checksCodes() && may("identity:create_credential", "identity:list_credentials") && (
+          <button type="button" onClick={() => setSecuring(true)}>
+            {t("Second factor")}
+          </button>
+        )}
         <button type="button" onClick={leave}>
           {t("Log out")}
         </button>
       </Drop>
+      {securing && <SecondFactor close={() => setSecuring(false)} />}
       {changing && (
         <ActionDialog
           action={ownPassword()}

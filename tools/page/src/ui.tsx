@@ -324,6 +324,7 @@ type TextName =
   | "algorithm"
   | "before"
   | "cidr"
+  | "code"
   | "cores"
   | "daily"
   | "days"

@@ -9,6 +9,7 @@ import type { Kind } from "../src/listing";
 import * as operators from "../src/operators";
 import { qosPolicies } from "../src/qos";
 import { questionOf, traceCommand } from "../src/reach";
+import { add, remove } from "../src/secondfactor";
 import { Server } from "../src/server";
 import { Servers } from "../src/servers";
 import { shared } from "../src/state";
@@ -126,7 +127,7 @@ function walk(node: unknown): void {
 }
 
 test("each command is one that its client takes", async () => {
-  shared.session = { user: { id: "U" }, project: { id: "PR" }, roles: ["admin"] } as typeof shared.session;
+  shared.session = { user: { id: "U", name: "u" }, project: { id: "PR" }, roles: ["admin"] } as typeof shared.session;
   vi.stubGlobal("document", { documentElement: { lang: "en" } });
   const { images, volumes, snapshots, networks, routers, floating, securityGroups, keys, credentials } = kinds;
   const { hosts, services, users, projects, flavors } = operators;
@@ -152,7 +153,7 @@ test("each command is one that its client takes", async () => {
     collect(kind.actions as Action<object>[], ROW);
     walk(kind.more?.(ROW, () => undefined));
   }
-  collect([kinds.ownPassword()], {});
+  collect([kinds.ownPassword(), add("KEY"), remove([{ id: "ID", type: "totp" }])], {});
   walk(Servers());
   for (const tab of ["timeline", "network", "disks", "snapshots", "console", "metadata"])
     walk(Server({ id: "ID", tab }));

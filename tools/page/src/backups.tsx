@@ -389,7 +389,17 @@ export const backups = (): Kind<Backup> => ({
   show: async (id) =>
     (await naming(call("compute", "GET", `/os-server-backups/${id}`), "images", "policies")).server_backup,
   nameOf: (row) => row.server_name || row.server_id,
-  empty: t("There are no backups. A backup policy makes them."),
+  empty: t("There are no backups. A backup policy makes them. A backup that you make by hand is an image."),
+  instead: () => (
+    <>
+      <a class="button" href={link("backup-policies")}>
+        {t("Backup policies")}
+      </a>{" "}
+      <a class="button" href={link("images")}>
+        {t("Images")}
+      </a>
+    </>
+  ),
   command: request("GET", "/os-server-backups"),
   filters: [{ name: "status", title: t("Status"), of: (row) => row.status }],
   columns: [

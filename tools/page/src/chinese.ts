@@ -96,7 +96,11 @@ export const WORDS: Catalogue = {
   "The policy is met.": "策略已满足。",
   "The policy is not met: some servers have no backup that is new enough.": "策略未满足：部分云主机没有足够新的备份。",
   "There are no backup policies. One backs servers up by a schedule.": "没有备份策略。策略按计划备份云主机。",
-  "There are no backups. A backup policy makes them.": "没有备份。备份由备份策略创建。",
+  "There are no backups. A backup policy makes them. A backup that you make by hand is an image.":
+    "没有备份。备份由备份策略创建。手动创建的备份是镜像。",
+  "CPU load": "CPU 负载",
+  vCPUs: "vCPU",
+  "Most of vCPUs or memory": "vCPU 或内存中较高者",
   "Weekday": "星期",
   "Window": "时间窗口",
   "all servers": "所有云主机",

@@ -102,7 +102,14 @@ export const images = (): Kind<Image> => ({
     },
     { name: "visibility", title: t("Visibility"), text: (row) => row.visibility },
     { name: "format", title: t("Format"), text: (row) => row.disk_format ?? "" },
-    { name: "size", title: t("Size"), number: true, text: (row) => row.size ?? 0, cell: (row) => bytes(row.size) },
+    {
+      name: "size",
+      title: t("Size"),
+      number: true,
+      narrow: true,
+      text: (row) => row.size ?? 0,
+      cell: (row) => bytes(row.size),
+    },
     {
       name: "created",
       title: t("Created"),
@@ -325,7 +332,14 @@ export const volumes = (): Kind<Volume> => ({
       text: (row) => row.status,
       cell: (row) => <Status value={row.status} />,
     },
-    { name: "size", title: t("Size"), number: true, text: (row) => row.size, cell: (row) => `${row.size} GB` },
+    {
+      name: "size",
+      title: t("Size"),
+      number: true,
+      narrow: true,
+      text: (row) => row.size,
+      cell: (row) => `${row.size} GB`,
+    },
     {
       name: "server",
       title: t("Server"),

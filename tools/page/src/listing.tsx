@@ -34,6 +34,7 @@ export interface Kind<T = object> {
   actions: Action<T>[];
   bulk?: string[];
   empty: string;
+  instead?: () => VNode; // where an empty list leads, in place of a command
   command: string;
   every?: number;
   services?: Service[]; // the APIs whose requests change it; without them, it is loaded again and again
@@ -94,7 +95,7 @@ export function Listing({ kind }: { kind: Kind }): VNode {
             <>
               <p>{kind.empty}</p>
               {buttons.slice(0, 1)}
-              <Command text={kind.command} />
+              {kind.instead ? kind.instead() : <Command text={kind.command} />}
             </>
           }
         />

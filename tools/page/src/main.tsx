@@ -106,8 +106,22 @@ function groups(found: Kind[]): Group[] {
       .map((path) => found.find((kind) => kind.path === path))
       .filter((kind): kind is Kind => !!kind)
       .map((kind) => ({ path: kind.path, title: kind.title, show: true }));
+  // Who runs the hosts comes for them.
+  const isOperators = found.some((kind) => kind.path === "hosts");
+  const cloud: Group = [
+    t("Cloud"),
+    [
+      { path: "alerts", title: t("Alerts"), show: sees("alerts") },
+      ...of("hosts", "aggregates"),
+      { path: "actions", title: t("Actions"), show: sees("actions") },
+      ...of("services"),
+      { path: "audit", title: t("Audit log"), show: sees("audit") },
+      ...of("flavors", "users", "projects"),
+    ],
+  ];
   return [
     ["", [{ path: "overview", title: t("Overview"), show: true }]],
+    ...(isOperators ? [cloud] : []),
     [
       t("Compute"),
       [
@@ -122,17 +136,7 @@ function groups(found: Kind[]): Group[] {
       t("Network"),
       of("networks", "routers", "floating-addresses", "load-balancers", "security-groups", "qos-policies"),
     ],
-    [
-      t("Cloud"),
-      [
-        { path: "alerts", title: t("Alerts"), show: sees("alerts") },
-        ...of("hosts", "aggregates"),
-        { path: "actions", title: t("Actions"), show: sees("actions") },
-        ...of("services"),
-        { path: "audit", title: t("Audit log"), show: sees("audit") },
-        ...of("flavors", "users", "projects"),
-      ],
-    ],
+    ...(isOperators ? [] : [cloud]),
     [t("Programs"), [...of("credentials"), { path: "api", title: t("API explorer"), show: true }]],
   ];
 }

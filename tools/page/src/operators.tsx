@@ -278,7 +278,7 @@ export const hosts = (): Kind<Host> => ({
       ? [
           {
             name: "use",
-            title: "CPU",
+            title: t("CPU load"),
             text: (row: Host) => (row.load && latestShare(row.load.id)) ?? "",
             cell: (row: Host) =>
               row.load && stateOf(row) === "up" && <Sparkline id={row.load.id} load={historyOf(row.load.id, "hour")} />,
@@ -287,13 +287,14 @@ export const hosts = (): Kind<Host> => ({
       : []),
     {
       name: "cpus",
-      title: t("CPUs"),
+      title: t("vCPUs"),
       text: (row) => share(row.load, "vcpus"),
       cell: (row) => taken(row.load, "vcpus", String),
     },
     {
       name: "memory",
       title: t("Memory"),
+      narrow: true,
       text: (row) => share(row.load, "memory_mb"),
       cell: (row) => taken(row.load, "memory_mb", size),
     },
@@ -386,6 +387,7 @@ export function CloudMap({ hosts }: { hosts: Host[] }): VNode {
         })}
       </ul>
       <p class="scale" aria-hidden="true">
+        <small>{t("Most of vCPUs or memory")}:</small>
         <small>0 %</small>
         {[...Array(10).keys()].map((level) => (
           <i key={level} class={`field load${level}`} />

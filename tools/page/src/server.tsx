@@ -303,7 +303,6 @@ function Access({ server }: { server: Instance }): VNode | null {
         <Copied key={addr} label={type === "floating" ? t("Floating address") : t("Address")} text={addr} />
       ))}
       {server.key_name && runs && found.length > 0 && <LogIn server={server} />}
-      {runs && <Copied label={t("Console")} text={`openstack console url show ${server.id}`} />}
       {runs && (
         <a class="button" href={link("servers", server.id, "console")}>
           <Icon name="terminal" />
@@ -929,6 +928,7 @@ function Consoles({ server }: { server: Instance }): VNode {
             <p>{t("The guest has written nothing yet.")}</p>
           </Empty>
         ))}
+      <Command text={command("openstack console url show", server.id)} />
       <Command text={command("openstack console log show", server.id)} />
     </>
   );

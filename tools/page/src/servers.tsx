@@ -396,13 +396,19 @@ const listColumns = (everyone: boolean, projects: Map<string, string>): Column<S
       </>
     ),
   },
-  { name: "address", title: t("Addresses"), text: (server) => addressesOf(server).join(" ") },
+  {
+    name: "address",
+    title: t("Addresses"),
+    narrow: true,
+    text: (server) => addressesOf(server).join(" "),
+    cell: (server) => <span class="lines">{addressesOf(server).join("\n")}</span>,
+  },
   { name: "flavor", title: t("Flavor"), text: (server) => server.flavor.original_name },
   ...(may("os_compute_api:os-usage-history:server")
     ? [
         {
           name: "use",
-          title: "CPU",
+          title: t("CPU load"),
           text: (server: Server) => latestShare(server.id) ?? "",
           cell: ({ id, status }: Server) =>
             status === "ACTIVE" && (

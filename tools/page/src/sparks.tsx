@@ -9,6 +9,8 @@ import { t } from "./messages";
 const AT_ONCE = 3;
 /** Milliseconds for which a line stays as it is. */
 const FRESH = 60000;
+/** Known values from which on there is a line. */
+const LEAST = 3;
 /** Lines that are kept. */
 const MOST = 500;
 
@@ -82,7 +84,9 @@ export function Sparkline({ id, load }: { id: string; load: Load }): VNode | nul
   const history = kept.get(id)?.history;
   const share = latestShare(id);
   if (!history || share === null) return null;
-  const top = Math.max(history.vcpus, ...history.series.cpu.map((value) => value ?? 0));
+  const known = history.series.cpu.filter((value) => value !== null);
+  const top = Math.max(history.vcpus, ...known);
+  if (known.length < LEAST) return <span class="spark">{share} %</span>;
   return (
     <span class="spark">
       <svg

@@ -76,8 +76,33 @@ export const added = (one: ProjectUsage, other: ProjectUsage): ProjectUsage => (
 });
 
 const rounded = (value: number): number => Math.round(value * 100) / 100;
-const numbers = <T,>(...columns: [string, string, (row: T) => number][]): Column<T>[] =>
-  columns.map(([name, title, of]) => ({ name, title, number: true, text: (row) => rounded(of(row)) }));
+/** A value that is used a little is not shown as none. */
+export const shown = (value: number): string => (value > 0 && value < 0.005 ? "< 0.01" : String(rounded(value)));
+type Measure<T> = [string, string, (row: T) => number];
+const numbers = <T,>(measures: Measure<T>[]): Column<T>[] =>
+  measures.map(([name, title, of]) => ({
+    name,
+    title,
+    number: true,
+    narrow: name === "cpus",
+    text: (row) => rounded(of(row)),
+    cell: (row) => shown(of(row)),
+  }));
+
+/** The sums of all rows, over their table. */
+function Totals<T>({ rows, measures }: { rows: T[]; measures: Measure<T>[] }): VNode | null {
+  if (rows.length < 2) return null;
+  return (
+    <dl class="totals">
+      {measures.map(([name, title, of]) => (
+        <div key={name}>
+          <dt>{title}</dt>
+          <dd>{shown(rows.reduce((sum, row) => sum + of(row), 0))}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
 
 export function Usage(): VNode {
   const [period, setPeriod] = useParameter("period");
@@ -114,9 +139,16 @@ export function Usage(): VNode {
 }
 
 function AllProjects({ rows }: { rows: ProjectUsage[] }): VNode {
+  const measures: Measure<ProjectUsage>[] = [
+    ["hours", t("Server hours"), (row) => row.total_hours],
+    ["cpus", t("CPU hours"), (row) => row.total_vcpus_usage],
+    ["memory", t("Memory, GB hours"), (row) => row.total_memory_mb_usage / 1024],
+    ["disk", t("Disk, GB hours"), (row) => row.total_local_gb_usage],
+  ];
   return (
     <>
       <h2>{t("All projects")}</h2>
+      <Totals rows={rows} measures={measures} />
       <Table
         scope="project-"
         label={t("All projects")}
@@ -135,12 +167,7 @@ function AllProjects({ rows }: { rows: ProjectUsage[] }): VNode {
             cell: (row) => <a href={link("projects", row.tenant_id)}>{called(row.tenant_id)}</a>,
           },
           { name: "id", title: "ID", text: (row) => row.tenant_id, cell: (row) => <code>{row.tenant_id}</code> },
-          ...numbers<ProjectUsage>(
-            ["hours", t("Server hours"), (row) => row.total_hours],
-            ["cpus", t("CPU hours"), (row) => row.total_vcpus_usage],
-            ["memory", t("Memory, GB hours"), (row) => row.total_memory_mb_usage / 1024],
-            ["disk", t("Disk, GB hours"), (row) => row.total_local_gb_usage],
-          ),
+          ...numbers(measures),
         ]}
       />
     </>
@@ -148,9 +175,16 @@ function AllProjects({ rows }: { rows: ProjectUsage[] }): VNode {
 }
 
 function OwnServers({ rows }: { rows: ServerUsage[] }): VNode {
+  const measures: Measure<ServerUsage>[] = [
+    ["hours", t("Hours"), (row) => row.hours],
+    ["cpus", t("CPU hours"), (row) => row.hours * row.vcpus],
+    ["memory", t("Memory, GB hours"), (row) => (row.hours * row.memory_mb) / 1024],
+    ["disk", t("Disk, GB hours"), (row) => row.hours * row.local_gb],
+  ];
   return (
     <>
       <h2>{t("Servers of this project")}</h2>
+      <Totals rows={rows} measures={measures} />
       <Table
         label={t("Servers of this project")}
         rows={rows}
@@ -167,14 +201,15 @@ function OwnServers({ rows }: { rows: ServerUsage[] }): VNode {
             text: (row) => row.name,
             cell: (row) => (row.ended_at ? row.name : <a href={link("servers", row.instance_id)}>{row.name}</a>),
           },
-          { name: "id", title: "ID", text: (row) => row.instance_id, cell: (row) => <code>{row.instance_id}</code> },
           { name: "flavor", title: t("Flavor"), text: (row) => row.flavor },
-          ...numbers<ServerUsage>(
-            ["hours", t("Hours"), (row) => row.hours],
-            ["cpus", t("CPU hours"), (row) => row.hours * row.vcpus],
-            ["memory", t("Memory, GB hours"), (row) => (row.hours * row.memory_mb) / 1024],
-            ["disk", t("Disk, GB hours"), (row) => row.hours * row.local_gb],
-          ),
+          ...numbers(measures),
+          {
+            name: "id",
+            title: "ID",
+            extra: true,
+            text: (row) => row.instance_id,
+            cell: (row) => <code>{row.instance_id}</code>,
+          },
         ]}
       />
     </>

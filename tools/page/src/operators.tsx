@@ -294,7 +294,6 @@ export const hosts = (): Kind<Host> => ({
     {
       name: "memory",
       title: t("Memory"),
-      narrow: true,
       text: (row) => share(row.load, "memory_mb"),
       cell: (row) => taken(row.load, "memory_mb", size),
     },

@@ -99,7 +99,6 @@ export const WORDS: Catalogue = {
   "There are no backups. A backup policy makes them. A backup that you make by hand is an image.":
     "没有备份。备份由备份策略创建。手动创建的备份是镜像。",
   "CPU load": "CPU 负载",
-  vCPUs: "vCPU",
   "Most of vCPUs or memory": "vCPU 或内存中较高者",
   "Weekday": "星期",
   "Window": "时间窗口",

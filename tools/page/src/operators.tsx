@@ -287,7 +287,7 @@ export const hosts = (): Kind<Host> => ({
       : []),
     {
       name: "cpus",
-      title: t("vCPUs"),
+      title: "vCPUs",
       text: (row) => share(row.load, "vcpus"),
       cell: (row) => taken(row.load, "vcpus", String),
     },

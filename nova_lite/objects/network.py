@@ -9,6 +9,8 @@ import msgspec
 
 from nova_lite.objects.pci import NORMAL
 
+#: Number of addresses of a port, as in Neutron (``max_fixed_ips_per_port``).
+MAX_ADDRESSES = 5
 #: Instead of a further address of a port: any free one, by IP version.
 ANY_ADDRESS = {4: "any IPv4", 6: "any IPv6"}
 

@@ -8,10 +8,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 from nova_lite.api.network import fields
 from nova_lite.base import exceptions
 from nova_lite.objects.instance import version_of
-from nova_lite.objects.network import ANY_ADDRESS
-
-#: Number of addresses of a port, as in Neutron (``max_fixed_ips_per_port``).
-MAX_ADDRESSES = 5
+from nova_lite.objects.network import ANY_ADDRESS, MAX_ADDRESSES
 
 #: A port without an address.
 NO_ADDRESS = "none"

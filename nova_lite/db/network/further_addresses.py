@@ -23,10 +23,7 @@ from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
 from nova_lite.objects import Network, ipv6
 from nova_lite.objects.instance import version_of
-from nova_lite.objects.network import ANY_ADDRESS
-
-#: Number of addresses of a port, as in Neutron (``max_fixed_ips_per_port``).
-MAX_ADDRESSES = 5
+from nova_lite.objects.network import ANY_ADDRESS, MAX_ADDRESSES
 
 _MAC_LENGTH = 17
 _RANDOM = randomness.Source()

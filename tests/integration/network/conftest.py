@@ -26,6 +26,15 @@ def room() -> Iterator[Room]:
 
 
 @pytest.fixture
+def host() -> Iterator[RoutedHost]:
+    made = RoutedHost(1)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
 def hosts(room: Room) -> Iterator[tuple[RoutedHost, RoutedHost]]:
     with contextlib.ExitStack() as stack:
         made = []

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import pytest
 
 from nova_lite.objects import VIF, Subnet6, dhcp_options, ipv6
 from tests.integration.network.routed_host import A, RoutedHost
@@ -41,15 +39,6 @@ print(json.dumps(found))
 
 def option(name: str, value: str, version: int = 4) -> dict[str, Any]:
     return {"opt_name": name, "opt_value": value, "ip_version": version}
-
-
-@pytest.fixture
-def host() -> Iterator[RoutedHost]:
-    made = RoutedHost(1)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def give(host: RoutedHost, name: str, *options: dict[str, Any]) -> VIF:

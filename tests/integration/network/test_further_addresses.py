@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
-import pytest
 
 from nova_lite.objects import VIF, ipv6
 from tests.integration.network.room import OUTSIDE
 from tests.integration.network.routed_host import A, B, RoutedHost, router
 
 FURTHER = "10.1.0.50"
-
-
-@pytest.fixture
-def host() -> Iterator[RoutedHost]:
-    made = RoutedHost(1)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def give(host: RoutedHost, name: str, *addresses: str) -> VIF:

@@ -3,11 +3,19 @@
 TEST_VENV=$TOP/.venv
 # Database and user of this run: another run has others, and keeps its password.
 TEST_DATABASE=nova_lite_test_$$
-TEST_PACKAGES=(bind9 btrfs-progs chromium dbus gnupg haproxy iperf3 iputils-ping ldap-utils lzop mariadb-server ntfs-3g openssl openssh-client
+TEST_PACKAGES=(bind9 btrfs-progs dbus gnupg haproxy iperf3 iputils-ping ldap-utils lzop mariadb-server ntfs-3g openssl openssh-client
     openssh-server postgresql prometheus qemu-efi-aarch64 qemu-system-arm restic rsync shellcheck slapd systemd-container
     systemd-sysv xfsprogs)
 # The daemon of virtiofs has a package of its own after Debian 12.
 [[ $(source /etc/os-release && echo "${VERSION_ID-}") == 12 ]] || TEST_PACKAGES+=(virtiofsd)
+# Ubuntu has Chromium as a snap alone, which needs its store and sees no temporary files of others. There npm has it.
+if [[ $(source /etc/os-release && echo "${ID-}") == ubuntu ]]; then
+    CHROMIUM_OF_NPM=@sparticuz/chromium@147.0.0
+    TEST_PACKAGES+=(fonts-dejavu-core libnss3)
+else
+    CHROMIUM_OF_NPM=
+    TEST_PACKAGES+=(chromium)
+fi
 # What controllers of a cloud with several have besides. Its containers have this machine's packages.
 CONTROLLER_PACKAGES=(galera-4 haproxy keepalived mariadb-backup socat)
 # Files whose failed tests are tried again, in one run of pytest. All tests of a file fail with a server that they share.
@@ -22,6 +30,25 @@ declare -A SERVICES_OF=([openssh-server]="ssh.service ssh.socket" [slapd]=slapd.
 prepare_tests() {
     install_stopped "${BASE_PACKAGES[@]}" "${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${SPICE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
     install_for_tests "$TEST_VENV"
+    [[ -z $CHROMIUM_OF_NPM ]] || install_chromium_of_npm
+}
+
+# The package has the program compressed. Its name tells the version that is here.
+install_chromium_of_npm() {
+    local directory=$TEST_VENV/${CHROMIUM_OF_NPM//[@\/]/_}
+    if [[ ! -x $directory/chromium ]]; then
+        install_node
+        mkdir -p "$directory"
+        npm pack --silent --pack-destination "$directory" "$CHROMIUM_OF_NPM"
+        tar --extract --gzip --file "$directory"/*.tgz --directory "$directory" package/bin/chromium.br
+        rm "$directory"/*.tgz
+        node --eval 'process.stdout.write(require("zlib").brotliDecompressSync(require("fs").readFileSync(0)))' \
+            <"$directory/package/bin/chromium.br" >"$directory/chromium.new"
+        rm -r "$directory/package"
+        chmod +x "$directory/chromium.new"
+        mv "$directory/chromium.new" "$directory/chromium"
+    fi
+    ln -sfn "$directory/chromium" "$TEST_VENV/bin/chromium"
 }
 
 # What checks and builds the web page, once for each lock file: a further run needs no network.

@@ -52,8 +52,9 @@ class Plan:
         if not connection.in_transaction():
             connection.begin()
         text, parameters = self._text(values)
-        cursor = connection.connection.cursor()
+        cursor: Any = None
         try:
+            cursor = connection.connection.cursor()  # psycopg notices here that the connection is closed
             for listener in connection.dispatch.before_cursor_execute:  # the time limit, and tests that count
                 text, parameters = listener(connection, cursor, text, parameters, None, False)
             cursor.execute(text, parameters)

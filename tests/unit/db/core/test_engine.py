@@ -37,6 +37,30 @@ def test_connections_are_kept(conf: cfg.ConfigOpts, db: Database, monkeypatch: p
     assert len(opened) == conf.database.pool_size
 
 
+def test_statement_with_a_plan_is_run_again_if_its_connection_has_no_cursor(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """psycopg refuses a cursor of a closed connection. That is an error of the database, as of other statements."""
+    cursor = sa.pool.base._ConnectionFairy.cursor
+    uuid = db.write(make.instance)
+    began, refusals = [], [True]
+
+    def refuse_first(connection: Any) -> Any:
+        if began and refusals:
+            refusals.clear()
+            raise sqlite3.OperationalError("40001", "the connection is closed")
+        return cursor(connection)
+
+    def lock(uow: UnitOfWork) -> str:
+        uow.session.execute(sa.text("SELECT 1"))
+        began.append(uow)
+        return instances.lock(uow, uuid).uuid
+
+    monkeypatch.setattr(sa.pool.base._ConnectionFairy, "cursor", refuse_first)
+    assert db.write(lock) == uuid
+    assert len(began) == 2
+
+
 def test_json_is_read_as_it_was_written(db: Database) -> None:
     """Whatever Python wrote: half of a character as well, which others do not take for text."""
     said = {"plain": "\u00fc\u0000\U0001f40d", "large": 2**70, "number": 1e-7, "none": None, "list": [True]}

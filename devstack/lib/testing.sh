@@ -44,7 +44,7 @@ install_chromium_of_npm() {
         rm "$directory"/*.tgz
         node --eval 'process.stdout.write(require("zlib").brotliDecompressSync(require("fs").readFileSync(0)))' \
             <"$directory/package/bin/chromium.br" >"$directory/chromium.new"
-        rm -r "$directory/package"
+        remove_tree "$directory/package"
         chmod +x "$directory/chromium.new"
         mv "$directory/chromium.new" "$directory/chromium"
     fi

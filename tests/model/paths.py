@@ -59,7 +59,8 @@ class Trace:
 class _Traced(Protocol):
     """The protocol with steps that only a trace has.
 
-    A host that has forgotten settled records asks whether the command of a build is open, and admits it then. If
+    A host that has forgotten settled records asks whether the command of a build is open, and admits it then. It may
+    forget that of a deleted server before a late fence comes, which writes one without a command. If
     ``power_cuts``, guests of a host may lose their power. A domain may be gone then that was made shortly before, and
     one may be back that was removed. The host reports a domain that is gone. With a ``full_disk``, a job may end
     without a result, because a build that failed cannot be revoked or removed.
@@ -74,6 +75,8 @@ class _Traced(Protocol):
             if host.build.at and host.last < host.build.id:
                 admitted = at_host(state, index, last=host.build.id, result="")
                 yield f"{NAMES[index]}: build: its command is open", False, admitted
+            if state.row.deleted and host.result and not host.domain:
+                yield f"{NAMES[index]}: its record is settled", False, at_host(state, index, last=0, result="")
             if self.full_disk and host.build.at in ("refuse", "undo"):
                 yield (
                     f"{NAMES[index]}: build: the disk is full, and its job ends",

@@ -81,6 +81,14 @@ def test_path_of_a_build_whose_host_asks_whether_its_command_is_open_is_found() 
     assert paths.check(trace(**asked)).refused is None
 
 
+def test_path_of_a_deleted_server_whose_host_gets_a_fence_after_it_has_forgotten_its_record_is_found() -> None:
+    gone = [PLACED, ACTIVE, (*ACTIVE[:5], "delete", "perform"), ("deleted", 0, 1, -1, True, "", "")]
+    domains, tokens = [*BUILT["domain_A"], (0, 0)], [(0, 1), (1, 1), (1, 0)]
+    commands = [(2, False), (2, True), (0, False)]
+    forgotten = trace(rows=gone, domain_A=domains, tokens_A=tokens, commands_A=commands).streams
+    assert paths.check(Trace(forgotten, actions=2)).refused is None
+
+
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UnreliableCloud]:
     made = UnreliableCloud(tmp_path_factory.mktemp("cloud"))

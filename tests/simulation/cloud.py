@@ -317,7 +317,8 @@ class Cloud:
         return True
 
     def _use_all_hosts(self) -> None:
-        """Create a server for each host that has room for one only. None may be refused now."""
+        """Create a server for each host that has room for one only. None may be refused once all hosts have reported."""
+        self._wait_until_up()
         number = self.plan.hosts if self.plan.room == 1 else 1
         servers = [self._create() for _ in range(number)]
         if self._settle():

@@ -296,6 +296,7 @@ def test_lack_of_room_is_shown_as_a_funnel_of_filters(cloud: dict[str, Any], pag
 
 
 #: Replaces the history of use, which takes minutes to come into being, by one in which the CPU was half used.
+#: `KNOWN`: number of values that it has.
 _HISTORY = """
 window.fetched = window.fetched ?? window.fetch;
 window.fetch = async (url, init) => {
@@ -303,7 +304,9 @@ window.fetch = async (url, init) => {
   const reply = await window.fetched(url, init);
   const body = await reply.json();
   const {series} = body.usage_history;
-  for (const name of Object.keys(series)) series[name] = series[name].map(() => name === 'cpu' ? 0.5 : 1048576);
+  for (const name of Object.keys(series)) series[name] = series[name].map(
+    (_, at) => at >= KNOWN ? null : name === 'cpu' ? 0.5 : 1048576
+  );
   return new Response(JSON.stringify(body), {status: reply.status});
 };
 true
@@ -316,7 +319,7 @@ def test_member_sees_what_a_server_has_used_and_what_was_done_meanwhile(cloud: d
         made = sdk.compute.create_server(name="drawn", image_id=image.id, flavor_id=flavor.id, networks="none")
         sdk.compute.wait_for_server(made)
     page.log_in("demo", PASSWORD)
-    page.browser.run(_HISTORY)
+    page.browser.run(_HISTORY.replace("KNOWN", "1000"))
     page.go("servers")
     page.browser.wait("document.querySelector('.spark')?.innerText.trim() === '50 %'")
     assert page.browser.run("document.querySelector('.spark svg').ariaLabel") == "CPU in the last hour"
@@ -333,6 +336,80 @@ def test_member_sees_what_a_server_has_used_and_what_was_done_meanwhile(cloud: d
     page.press("Week")
     page.browser.wait("location.hash.endsWith('span=week')")
     page.browser.wait("document.querySelectorAll('.graphs tbody tr').length === 168")
+    assert page.complaints() == []
+
+
+def test_graphs_of_two_values_say_that_more_are_collected(page: Page) -> None:
+    page.log_in("admin", PASSWORD)
+    page.go("quotas")
+    page.browser.run(_HISTORY.replace("KNOWN", "2"))
+    page.go("hosts/host1")
+    page.sees("Values are being collected. The line begins with the third one.")
+    page.sees("in use 0.5")
+    assert page.browser.run("document.querySelectorAll('.graph svg').length") == 0
+    page.open()
+
+
+#: Makes the page receive hosts whose CPUs are nearly, or all, given to guests.
+_FULL_HOSTS = """{
+  const real = window.fetch;
+  window.fetch = async (url, init) => {
+    const reply = await real(url, init);
+    if (!String(url).includes('os-hypervisors/detail')) return reply;
+    const body = await reply.json();
+    for (const row of body.hypervisors) row.vcpus_used = row.vcpus * {host1: 0.85, host2: 1}[row.service.host];
+    return new Response(JSON.stringify(body), {status: reply.status});
+  };
+}; true"""
+
+
+def test_map_of_the_cloud_warns_of_a_nearly_full_host_and_of_a_full_one(page: Page) -> None:
+    page.log_in("admin", PASSWORD)
+    page.go("quotas")
+    page.browser.run(_FULL_HOSTS)
+    page.go("hosts")
+    fields = page.browser.run(
+        "[...document.querySelectorAll('.map li a')].map((item) => `${item.className}: ${item.innerText}`)"
+    )
+    assert [" ".join(text.split()) for text in fields] == ["field warn: host1 85 %", "field bad: host2 100 %"]
+    page.open()
+
+
+def test_menu_counts_the_alerts_of_an_operator(cloud: dict[str, Any], page: Page) -> None:
+    page.log_in("admin", PASSWORD)
+    page.go("alerts")
+    page.browser.wait("!!document.querySelector('.alerts .warning a')")
+    counted = "document.querySelectorAll('.alerts li:is(.critical, .warning):has(.what)').length"
+    page.browser.wait(f"Number(document.querySelector('.side .badge')?.innerText) === {counted}")
+    page.log_in("demo", PASSWORD)
+    assert page.browser.run("document.querySelectorAll('.side .badge').length") == 0
+
+
+def test_thing_of_a_file_has_a_tag_in_place_of_its_mark(cloud: dict[str, Any], page: Page) -> None:
+    with client(cloud) as sdk:
+        group = sdk.network.create_security_group(name="filed", description="web ports [nova-lite-apply:shop/web]")
+        page.log_in("demo", PASSWORD)
+        for place in ("security-groups", f"security-groups/{group.id}"):
+            page.go(place)
+            page.sees("web ports")
+            tag = "document.querySelector('main .tag')"
+            assert page.browser.run(f"[{tag}.innerText, {tag}.title]") == ["managed", "nova-lite apply: shop/web"]
+            assert "[nova-lite-apply" not in page.text()
+        sdk.network.delete_security_group(group)
+    assert page.complaints() == []
+
+
+def test_form_warns_of_a_server_that_nobody_can_log_in_to(page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    page.go("servers/new")
+    page.write("Key", "None")
+    page.sees("Nobody can log in to this server.")
+    page.write("User data", "#!/bin/sh\npasswd")
+    page.browser.wait("!seen().innerText.includes('Nobody can log in to this server.')")
+    page.write("User data", "")
+    page.press("Make a key")
+    page.sees("openstack keypair create --private-key demo.key demo")
+    page.press("Start again")
     assert page.complaints() == []
 
 
@@ -1336,6 +1413,11 @@ def test_phone_shows_no_sideways_scrolling(page: Page, tmp_path: Path) -> None:
         for place in ("servers", "servers/new", "hosts", "networks", "quotas"):
             page.go(place)
             assert page.browser.run("document.documentElement.scrollWidth <= innerWidth"), place
+        page.go("hosts")
+        assert page.browser.run("document.querySelector('td .below').innerText").startswith("Memory ")
+        page.go("images")
+        assert re.match(r"\d+ [KM]B · ", page.browser.run("document.querySelector('td .below').innerText"))
+        assert page.browser.run("document.querySelector('.table .scroll').scrollWidth") <= 360
     finally:
         page.browser.resize(1280, 900)
     page.browser.screenshot(tmp_path / "page.png")

@@ -142,7 +142,8 @@ def test_list_with_chips_and_its_columns_is_accessible(page: Page, width: int, d
     page.browser.resize(width, 900, dark)
     page.go("servers?status=ACTIVE&flavor=m1.nano")
     page.browser.run("control('Choose the rows in sight').click(); true")
-    page.press("Columns")
+    if width == 1280:  # a phone has the columns that fit
+        page.press("Columns")
     if directory := os.environ.get("NOVA_LITE_SCREENSHOTS"):
         page.browser.screenshot(Path(directory) / f"servers-columns-{width}{'-dark' if dark else ''}.png")
     assert violations(page) == []

@@ -1,6 +1,8 @@
 // What needs an operator, by what the APIs say. Names are those of the alert rules in etc/prometheus/rules.yml.
 import type { ComponentChildren, VNode } from "preact";
+import { useEffect, useState } from "preact/hooks";
 import { call, list, send } from "./api";
+import { unmarked } from "./called";
 import type { PolicyStatus } from "./compute.types";
 import { t } from "./messages";
 import type { Configuration as Checked, Version, Versions } from "./page.types";
@@ -47,7 +49,7 @@ async function unmet(): Promise<PolicyStatus[]> {
   return states.filter((state) => !state.met);
 }
 
-export async function loadAlerts(): Promise<Alert[]> {
+async function findAlerts(): Promise<Alert[]> {
   const [services, under, failed, moves, policies] = await Promise.all([
     list("compute", "/os-services", "services"),
     list("compute", "/servers/detail?all_tenants=1&limit=1000&sort_key=updated_at", "servers"),
@@ -134,7 +136,7 @@ export async function loadAlerts(): Promise<Alert[]> {
     add(
       "warning",
       "NovaLiteBackupPolicyUnmet",
-      `${t("Backup policy")} ${state.name}: ${t("not met")}`,
+      `${t("Backup policy")} ${unmarked(state.name)}: ${t("not met")}`,
       `${t("Servers without a backup that is new enough")}: ${state.servers.filter((row) => !row.met).length}`,
       link("backup-policies", state.id),
       "nova-lite-manage backup-policy status POLICY",
@@ -142,6 +144,35 @@ export async function loadAlerts(): Promise<Alert[]> {
   return found.sort((left, right) => LEVELS.indexOf(left.level) - LEVELS.indexOf(right.level));
 }
 const LEVELS = ["critical", "warning", "note"];
+
+let running: Promise<Alert[]> | null = null;
+const counters = new Set<(found: Alert[]) => void>();
+
+/** Load the alerts, once for all views that ask at the same time. */
+export async function loadAlerts(): Promise<Alert[]> {
+  running ??= findAlerts().finally(() => {
+    running = null;
+  });
+  const found = await running;
+  for (const count of counters) count(found);
+  return found;
+}
+
+/** Seconds between two counts for the menu. Views that show alerts load them more often. */
+const COUNTED = 300;
+
+/** How many alerts need an operator, for the menu. Notes do not count. */
+export function AlertCount(): VNode | null {
+  const [alerts, set] = useState<Alert[]>([]);
+  useEffect(() => {
+    counters.add(set);
+    return () => void counters.delete(set);
+  }, []);
+  useData(loadAlerts, ["alert-count"], COUNTED);
+  const found = alerts.filter((alert) => alert.level !== "note");
+  if (!found.length) return null;
+  return <b class={`badge ${found[0]!.level}`}>{found.length}</b>;
+}
 
 export function Alerts(): VNode {
   const { data, error, reload } = useData(loadAlerts, ["alerts"], 10);

@@ -53,5 +53,11 @@ export async function namesOf(name: keyof typeof LISTS, ids: string[]): Promise<
   await ask(name);
 }
 
+/** The mark that `nova-lite apply` puts at the end of a description, or of a name. */
+const MARK = /(?:^|\s)\[nova-lite-apply:([a-z0-9-]+\/[\w. -]+)(?:#[0-9a-f]{12})?\]$/;
+export const unmarked = (text: string): string => text.replace(MARK, "");
+/** The file's cloud and the thing's name in it, if a file has made the thing. */
+export const madeBy = (text: string): string | undefined => MARK.exec(text)?.[1];
+
 /** The name of a thing, or the beginning of its id. */
-export const called = (id: string): string => known.get(id) || id.slice(0, 8);
+export const called = (id: string): string => unmarked(known.get(id) ?? "") || id.slice(0, 8);

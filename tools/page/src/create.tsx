@@ -2,9 +2,11 @@
 import type { VNode } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { all, call, list } from "./api";
+import { unmarked } from "./called";
 import { type Mistake, mistakes } from "./cloudconfig";
 import type { ComputeLimits, Flavor, NewServer } from "./compute.types";
 import { type Draft, EMPTY, keepDraft, loadDraft, NEW, sent } from "./draft";
+import { Icon } from "./icons";
 import { t } from "./messages";
 import type { NetworkReply, Port, SecurityGroup } from "./network.types";
 import { freeName, makeKey, makesKeys } from "./newkey";
@@ -108,6 +110,8 @@ export const presets = (): { label: string; of(draft: Draft, data: Choices): Par
 const mayOpen = (): boolean => has("network") && may("create_security_group", "create_security_group_rule");
 const openingsOf = (draft: Draft): Opening[] =>
   draft.network === "none" ? [] : openings(shared.address).filter(({ name }) => draft.lets.includes(name));
+/** Whether a server has no way to log in: no key, and neither user data nor a desktop that may have one. */
+export const isClosed = (draft: Draft): boolean => !draft.key && !draft.data.trim() && !draft.lets.includes("rdp");
 const floats = (draft: Draft): boolean => !!draft.outside && draft.count === 1 && draft.network !== "none";
 
 /** Make the key that the browser is to make, offer its file, and return its name. */
@@ -370,9 +374,21 @@ export function Create(): VNode {
             help={
               draft.key === NEW ? (
                 t("The browser saves the private key as a file, and sends the public one alone.")
-              ) : data.keys.length ? undefined : (
-                <a href={link("keys")}>{t("Add a key first, to log in with SSH.")}</a>
-              )
+              ) : isClosed(draft) ? (
+                <span class="warned">
+                  <Icon name="warning" />
+                  <span>
+                    {t("Nobody can log in to this server.")}{" "}
+                    {data.makes ? (
+                      <button type="button" class="plain" onClick={() => change({ key: NEW })}>
+                        {t("Make a key")}
+                      </button>
+                    ) : (
+                      <a href={link("keys")}>{t("Add a key first, to log in with SSH.")}</a>
+                    )}
+                  </span>
+                </span>
+              ) : undefined
             }
           />
           <details
@@ -420,7 +436,9 @@ export function Create(): VNode {
                 change={(group) => change({ group })}
                 options={[
                   ["", t("None")],
-                  ...data.together.map((item) => [item.id, `${item.name} (${item.policy})`] as [string, string]),
+                  ...data.together.map(
+                    (item) => [item.id, `${unmarked(item.name)} (${item.policy})`] as [string, string],
+                  ),
                 ]}
               />
             )}

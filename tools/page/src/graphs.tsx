@@ -24,6 +24,8 @@ interface Chart {
   words: (value: number) => string;
   /** Round to a value that the axis may end with. */
   top: (peak: number) => number;
+  /** Where the axis ends if nothing is used. */
+  whole?: number;
 }
 
 const SPANS = ["hour", "day", "week"] as const;
@@ -31,6 +33,8 @@ const SPANS = ["hour", "day", "week"] as const;
 const TICKS: Record<string, number> = { hour: 900000, day: 21600000, week: 86400000 };
 /** Marks that are listed. */
 const MOST = 40;
+/** Values from which on a graph has a line. */
+const LEAST = 3;
 
 // --- values
 
@@ -88,13 +92,19 @@ const mean = (values: number[]): number => values.reduce((sum, value) => sum + v
 function charts(history: UsageHistory, ofHost: boolean): Chart[] {
   const { series, vcpus } = history;
   const shares = series.cpu.map((value) => (value === null ? null : (value / vcpus) * 100));
-  const cpu: Pick<Chart, "lines" | "words" | "top"> = ofHost
+  const cpu: Omit<Chart, "title"> = ofHost
     ? {
         lines: [{ label: t("in use"), values: series.cpu }],
         words: (value) => `${+value.toFixed(2)}`,
         top: roundNumber,
+        whole: vcpus,
       }
-    : { lines: [{ label: t("in use"), values: shares }], words: (value) => `${+value.toFixed(1)} %`, top: roundShare };
+    : {
+        lines: [{ label: t("in use"), values: shares }],
+        words: (value) => `${+value.toFixed(1)} %`,
+        top: roundShare,
+        whole: 100,
+      };
   return [
     { title: ofHost ? `CPU (${t("of")} ${vcpus})` : "CPU", ...cpu },
     {
@@ -102,6 +112,7 @@ function charts(history: UsageHistory, ofHost: boolean): Chart[] {
       lines: [{ label: t("in use"), values: series.memory_mb }],
       words: size,
       top: roundBytes,
+      whole: history.memory_mb,
     },
     {
       title: t("Disk"),
@@ -165,13 +176,22 @@ export function Graphs({
             </button>
           ))}
         </div>
-        {data && !isEmpty && <span class="when">{at === null ? t("Latest values") : timeOf(data, at, span)}</span>}
+        {data && !isEmpty && (
+          <span class="when">
+            {at === null && `${t("Latest values")}: `}
+            {timeOf(data, at ?? latestOf(data), span)}
+          </span>
+        )}
       </div>
       <Failure error={error} retry={reload} />
       {!data && !error && <Waiting />}
       {isEmpty && (
         <Empty>
-          <p>{t("Nothing was measured in this time. Values come within a minute while the guest runs.")}</p>
+          <p>
+            {ofHost
+              ? t("Nothing was measured in this time. Values come within a minute while the compute daemon runs.")
+              : t("Nothing was measured in this time. Values come within a minute while the guest runs.")}
+          </p>
         </Empty>
       )}
       {data && !isEmpty && (
@@ -198,6 +218,13 @@ export function Graphs({
     </section>
   );
 }
+
+/** The place of the newest values. */
+const latestOf = ({ series: { cpu } }: UsageHistory): number =>
+  Math.max(
+    0,
+    cpu.findLastIndex((value) => value !== null),
+  );
 
 function clock(at: number, span: string): string {
   const options: Intl.DateTimeFormatOptions =
@@ -231,7 +258,8 @@ function Graph({
   setAt: (at: number | null) => void;
 }): VNode {
   const count = history.series.cpu.length;
-  const top = chart.top(Math.max(0, ...chart.lines.flatMap((line) => known(line.values))));
+  const peak = Math.max(0, ...chart.lines.flatMap((line) => known(line.values)));
+  const top = peak || chart.whole === undefined ? chart.top(peak) : chart.whole;
   const value = (line: Line, index: number): string => {
     const found = line.values[index];
     return found == null ? "–" : chart.words(found);
@@ -240,7 +268,7 @@ function Graph({
     .map((line) => {
       const values = known(line.values);
       if (!values.length) return `${line.label}: ${t("not measured")}`;
-      return `${line.label}: ${t("latest")} ${value(line, count - 1)}, ${t("mean")} ${chart.words(mean(values))}, ${t("highest")} ${chart.words(Math.max(...values))}`;
+      return `${line.label}: ${t("latest")} ${value(line, latestOf(history))}, ${t("mean")} ${chart.words(mean(values))}, ${t("highest")} ${chart.words(Math.max(...values))}`;
     })
     .join("; ");
   const point = (event: PointerEvent) => {
@@ -248,16 +276,26 @@ function Graph({
     const found = Math.floor(((event.clientX - box.left) / box.width) * count);
     setAt(Math.max(0, Math.min(count - 1, found)));
   };
+  const caption = (
+    <figcaption>
+      <b>{chart.title}</b>
+      {chart.lines.map((line, index) => (
+        <span key={line.label} class={`line${index}`}>
+          <i /> {line.label} <b>{value(line, at ?? latestOf(history))}</b>
+        </span>
+      ))}
+    </figcaption>
+  );
+  if (chart.lines.every((line) => known(line.values).length < LEAST))
+    return (
+      <figure class="graph">
+        {caption}
+        <p class="few">{t("Values are being collected. The line begins with the third one.")}</p>
+      </figure>
+    );
   return (
     <figure class="graph">
-      <figcaption>
-        <b>{chart.title}</b>
-        {chart.lines.map((line, index) => (
-          <span key={line.label} class={`line${index}`}>
-            <i /> {line.label} <b>{value(line, at ?? count - 1)}</b>
-          </span>
-        ))}
-      </figcaption>
+      {caption}
       <div class="plot" onPointerMove={point} onPointerDown={point} onPointerLeave={() => setAt(null)}>
         <svg
           viewBox={`0 0 ${count} 100`}

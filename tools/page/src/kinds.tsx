@@ -38,6 +38,7 @@ import type { Snapshot, Volume } from "./volume.types";
 
 const short = (id: string): string => id.slice(0, 8);
 const title = (row: { id: string; name: string | null }): string => row.name || short(row.id);
+const joined = (...parts: (string | null)[]): string => parts.filter(Boolean).join(" · ");
 const bytes = (count: number | null): string =>
   count ? (count < 1048576 ? `${Math.ceil(count / 1024)} KB` : size(count / 1048576)) : "";
 const owner = () => shared.session?.project?.id ?? "";
@@ -84,6 +85,7 @@ export const images = (): Kind<Image> => ({
   nameOf: title,
   empty: t("There are no images yet. A server boots from one."),
   command: "openstack image list",
+  below: (row) => joined(bytes(row.size), row.disk_format),
   filters: [{ name: "visibility", title: t("Visibility"), of: (row) => row.visibility }],
   columns: [
     {
@@ -106,7 +108,6 @@ export const images = (): Kind<Image> => ({
       name: "size",
       title: t("Size"),
       number: true,
-      narrow: true,
       text: (row) => row.size ?? 0,
       cell: (row) => bytes(row.size),
     },
@@ -316,6 +317,7 @@ export const volumes = (): Kind<Volume> => ({
   nameOf: title,
   empty: t("There are no volumes. A volume is a disk that outlives servers."),
   command: "openstack volume list",
+  below: (row) => joined(`${row.size} GB`, ...row.attachments.map((item) => called(item.server_id))),
   filters: [{ name: "status", title: t("Status"), of: (row) => row.status }],
   columns: [
     {
@@ -336,7 +338,6 @@ export const volumes = (): Kind<Volume> => ({
       name: "size",
       title: t("Size"),
       number: true,
-      narrow: true,
       text: (row) => row.size,
       cell: (row) => `${row.size} GB`,
     },

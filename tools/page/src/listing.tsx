@@ -2,6 +2,7 @@
 import type { ComponentChildren, VNode } from "preact";
 import { useState } from "preact/hooks";
 import type { Service } from "./api";
+import { unmarked } from "./called";
 import { t } from "./messages";
 import { link, may, useData } from "./state";
 import { type Column, type Filter, Table } from "./table";
@@ -30,6 +31,8 @@ export interface Kind<T = object> {
   idOf?(row: T): string;
   nameOf?(row: T): string;
   columns: Column<T>[];
+  below?(row: T): string; // on a phone, below the name
+  status?(row: T): string; // in place of the API's own
   create?: Action<object>[];
   actions: Action<T>[];
   bulk?: string[];
@@ -51,7 +54,7 @@ interface Thing {
   status?: string;
 }
 export const nameOf = (kind: Kind, row: object): string =>
-  kind.nameOf ? kind.nameOf(row) : ((row as Thing).name ?? "");
+  kind.nameOf ? kind.nameOf(row) : unmarked((row as Thing).name ?? "");
 export const idOf = (kind: Kind, row: object): string => (kind.idOf ? kind.idOf(row) : (row as Thing).id);
 
 /** Seconds between two loads of things that change by themselves, and what their states look like. */
@@ -83,6 +86,7 @@ export function Listing({ kind }: { kind: Kind }): VNode {
           label={kind.title}
           rows={data}
           columns={kind.columns}
+          below={kind.below}
           idOf={(row) => idOf(kind, row)}
           nameOf={(row) => nameOf(kind, row)}
           actions={kind.actions}
@@ -127,7 +131,7 @@ export function Details({ kind, id }: { kind: Kind; id: string }): VNode {
     kind.services,
   );
   const name = data ? nameOf(kind, data) || id : id;
-  const status = data && (data as Thing).status;
+  const status = data && (kind.status ? kind.status(data) : (data as Thing).status);
   const known: [string, ComponentChildren][] = data && kind.facts ? kind.facts(data) : [];
   return (
     <>

@@ -1,7 +1,7 @@
 // The page: log-in, navigation, and the view that the address names.
 import { render, type VNode } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Alerts, sees as seesAlerts } from "./alerts";
+import { AlertCount, Alerts, sees as seesAlerts } from "./alerts";
 import { ApiError, call, onExpired, onOther, send } from "./api";
 import { backups, policies } from "./backups";
 import { balancers } from "./balancers";
@@ -267,6 +267,7 @@ function Shell({ leave, changed }: { leave: () => void; changed: () => void }): 
                         <a href={link(item.path)} aria-current={current === item.path ? "page" : undefined}>
                           <Icon name={item.path} />
                           {item.title}
+                          {item.path === "alerts" && <AlertCount />}
                         </a>
                       </li>
                     ))}

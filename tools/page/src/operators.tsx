@@ -36,6 +36,7 @@ import {
   Status,
   size,
   Time,
+  toneOf,
   type Values,
   Waiting,
   words,
@@ -253,6 +254,8 @@ export const hosts = (): Kind<Host> => ({
   bulk: ["enable", "disable"],
   filters: [{ name: "state", title: t("State"), of: stateOf }],
   above: (rows) => (rows.length < 2 ? null : <CloudMap hosts={rows} />),
+  status: stateOf,
+  below: ({ load }) => (load ? `${t("Memory")} ${ofWhole(load, "memory_mb", size)}` : ""),
   columns: [
     {
       name: "host",
@@ -269,7 +272,11 @@ export const hosts = (): Kind<Host> => ({
       cell: (row) => (
         <>
           <Status value={stateOf(row)} />
-          {row.disabled_reason && <small class="reason">{row.disabled_reason}</small>}
+          {row.disabled_reason && (
+            <small class="reason" title={row.disabled_reason}>
+              {row.disabled_reason}
+            </small>
+          )}
         </>
       ),
     },
@@ -312,12 +319,11 @@ export const hosts = (): Kind<Host> => ({
   ],
   actions: hostActions(),
   facts: (row) => [
-    [t("State"), <Status value={stateOf(row)} />],
     [t("Reason"), row.disabled_reason],
     [t("Guests"), row.load?.running_vms ?? 0],
-    [t("CPUs"), taken(row.load, "vcpus", String)],
-    [t("Memory"), taken(row.load, "memory_mb", size)],
-    [t("Disk"), taken(row.load, "local_gb", (gigabytes) => size(gigabytes * 1024))],
+    [t("vCPUs of guests"), taken(row.load, "vcpus", String)],
+    [t("Memory of guests"), taken(row.load, "memory_mb", size)],
+    [t("Disks of guests"), taken(row.load, "local_gb", (gigabytes) => size(gigabytes * 1024))],
     [t("Address"), row.load?.host_ip],
     [t("Hypervisor"), row.load && `${row.load.hypervisor_type} ${versionOf(row.load.hypervisor_version)}`],
     ["CPU", row.load?.cpu_info?.model],
@@ -333,24 +339,23 @@ export const hosts = (): Kind<Host> => ({
   ),
 });
 
-const share = (load: Hypervisor | null, name: "vcpus" | "memory_mb" | "local_gb"): number =>
+const share = (load: Hypervisor | null, name: Measured): number =>
   load?.[name] ? load[`${name}_used`] / load[name] : 0;
-const taken = (
-  load: Hypervisor | null,
-  name: "vcpus" | "memory_mb" | "local_gb",
-  show: (value: number) => string,
-): VNode | null =>
-  load && (
-    <Share
-      used={load[`${name}_used`]}
-      total={load[name]}
-      label={`${show(load[`${name}_used`])} / ${show(load[name])}`}
-    />
-  );
+type Measured = "vcpus" | "memory_mb" | "local_gb";
+const ofWhole = (load: Hypervisor, name: Measured, show: (value: number) => string): string =>
+  `${show(load[`${name}_used`])} / ${show(load[name])}`;
+const taken = (load: Hypervisor | null, name: Measured, show: (value: number) => string): VNode | null =>
+  load && <Share used={load[`${name}_used`]} total={load[name]} label={ofWhole(load, name, show)} />;
 const versionOf = (value: number): string =>
   value >= 1000 ? `${Math.floor(value / 1000000)}.${Math.floor(value / 1000) % 1000}.${value % 1000}` : String(value);
 
 const Graphs = late(async () => (await import("./graphs")).Graphs);
+
+/** The look of a field by its share. The accent becomes stronger until a meter of this share would warn. */
+const filled = (share: number): { class: string; style: Record<string, string> } => ({
+  class: `field ${toneOf(share)}`,
+  style: { "--full": `${share > 0 ? Math.round(12 + share * 48) : 0}%` },
+});
 
 /** Every host as a field, so that a hundred fit on one screen. Its colour is the larger share of CPUs and memory. */
 export function CloudMap({ hosts }: { hosts: Host[] }): VNode {
@@ -375,7 +380,7 @@ export function CloudMap({ hosts }: { hosts: Host[] }): VNode {
             <li key={row.id}>
               <a
                 href={link("hosts", row.host)}
-                class={`field ${state === "up" ? `load${Math.min(9, Math.floor(full * 10))}` : state.replace(" ", "-")}`}
+                {...(state === "up" ? filled(full) : { class: `field ${state.replace(" ", "-")}` })}
                 title={`${row.host}: ${t(words(state))}, ${Math.round(full * 100)} %`}
               >
                 <span>{row.host}</span>
@@ -388,9 +393,13 @@ export function CloudMap({ hosts }: { hosts: Host[] }): VNode {
       <p class="scale" aria-hidden="true">
         <small>{t("Most of vCPUs or memory")}:</small>
         <small>0 %</small>
-        {[...Array(10).keys()].map((level) => (
-          <i key={level} class={`field load${level}`} />
+        {[...Array(8).keys()].map((level) => (
+          <i key={level} {...filled(level / 10)} />
         ))}
+        <small>80 %</small>
+        <i {...filled(0.8)} />
+        <small>95 %</small>
+        <i {...filled(1)} />
         <small>100 %</small>
         <i class="field disabled" />
         <small>{t("Disabled")}</small>

@@ -399,9 +399,8 @@ const listColumns = (everyone: boolean, projects: Map<string, string>): Column<S
   {
     name: "address",
     title: t("Addresses"),
-    narrow: true,
     text: (server) => addressesOf(server).join(" "),
-    cell: (server) => <span class="lines">{addressesOf(server).join("\n")}</span>,
+    cell: (server) => addressesOf(server).length > 0 && <span class="lines">{addressesOf(server).join("\n")}</span>,
   },
   { name: "flavor", title: t("Flavor"), text: (server) => server.flavor.original_name },
   ...(may("os_compute_api:os-usage-history:server")
@@ -480,6 +479,8 @@ const filtersOf = (): Filter<Server>[] => [
   { name: "on", title: t("Host"), of: hostOf, words: String },
   { name: "tag", title: t("Tag"), of: tagsOf, words: String },
 ];
+
+const belowName = (server: Server): string => [...addressesOf(server), server.flavor.original_name].join(" · ");
 
 const BULK = [
   "os-start",
@@ -574,6 +575,7 @@ export function Servers(): VNode {
           label={t("Servers")}
           rows={rows}
           columns={columns}
+          below={belowName}
           idOf={(server) => server.id}
           nameOf={(server) => server.name}
           actions={actions}

@@ -5,7 +5,19 @@ import { Icon } from "./icons";
 import { t } from "./messages";
 import { save } from "./notices";
 import { decode, remember, remembered, useParameters } from "./state";
-import { type Action, ActionDialog, allowed, chosenWords, Drop, Empty, Menu, TOP, usable, words } from "./ui";
+import {
+  type Action,
+  ActionDialog,
+  allowed,
+  chosenWords,
+  Described,
+  Drop,
+  Empty,
+  Menu,
+  TOP,
+  usable,
+  words,
+} from "./ui";
 
 export interface Column<T> {
   name: string;
@@ -40,6 +52,7 @@ interface TableProps<T> {
   done?: () => void;
   empty: ComponentChildren;
   label: string;
+  below?: ((row: T) => string) | undefined; // below the first column on a phone, which lacks most others
   filters?: Filter<T>[];
   more?: boolean;
   scope?: string; // tells the tables of one view apart in the address
@@ -198,6 +211,7 @@ export function Table<T>({
   done,
   empty,
   label,
+  below,
   filters = [],
   more,
   scope = "",
@@ -236,7 +250,8 @@ export function Table<T>({
         isFound(textOf(row as T & object)),
     );
   }, [ordered, textOf, search, only.join("&")]);
-  const { body, from, to, above, below } = useNear(shown.length);
+  const near = useNear(shown.length);
+  const { body, from, to } = near;
   const visible = shown.slice(from, to);
   const offered = bulk.filter(allowed);
   const selected = chosen.size ? rows.filter((row) => chosen.has(idOf(row))) : [];
@@ -447,7 +462,7 @@ export function Table<T>({
                 )}
               </tr>
             </thead>
-            <Room height={above} columns={width} />
+            <Room height={near.above} columns={width} />
             <tbody ref={body}>
               {visible.map((row, at) => {
                 const id = idOf(row);
@@ -468,9 +483,10 @@ export function Table<T>({
                         />
                       </td>
                     )}
-                    {shownColumns.map((column) => (
+                    {shownColumns.map((column, place) => (
                       <td key={column.name} class={classes(column)}>
-                        {column.cell ? column.cell(row) : column.text(row)}
+                        {column.cell ? column.cell(row) : <Described text={String(column.text(row))} />}
+                        {place === 0 && below && <small class="below">{below(row)}</small>}
                       </td>
                     ))}
                     {hasActions && (
@@ -484,7 +500,7 @@ export function Table<T>({
                 );
               })}
             </tbody>
-            <Room height={below} columns={width} />
+            <Room height={near.below} columns={width} />
           </table>
         </div>
       )}

@@ -2,6 +2,7 @@
 import { Component, type ComponentChildren, createContext, type VNode } from "preact";
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api";
+import { madeBy, unmarked } from "./called";
 import { hintOf, withNames } from "./hints";
 import { Icon } from "./icons";
 import { t } from "./messages";
@@ -888,6 +889,21 @@ export function Drop({ label, children }: { label: string; children: ComponentCh
 
 // --- details
 
+/** A text without its mark of `nova-lite apply`, which becomes a tag. */
+export function Described({ text }: { text: string }): VNode {
+  const file = madeBy(text);
+  return (
+    <>
+      {unmarked(text)}
+      {file && (
+        <small class="tag" title={`nova-lite apply: ${file}`}>
+          {t("managed")}
+        </small>
+      )}
+    </>
+  );
+}
+
 export function Facts({ items }: { items: [string, ComponentChildren][] }): VNode {
   return (
     <dl class="facts">
@@ -896,7 +912,7 @@ export function Facts({ items }: { items: [string, ComponentChildren][] }): VNod
         .map(([name, value]) => (
           <div key={name}>
             <dt>{name}</dt>
-            <dd>{value}</dd>
+            <dd>{typeof value === "string" ? <Described text={value} /> : value}</dd>
           </div>
         ))}
     </dl>
@@ -906,6 +922,7 @@ export function Facts({ items }: { items: [string, ComponentChildren][] }): VNod
 /** Shares of a total from which a meter warns, and from which little is left. */
 const NEARLY = 0.8;
 const FULL = 0.95;
+export const toneOf = (share: number): string => (share < NEARLY ? "" : share < FULL ? "warn" : "bad");
 
 /** How full something is. `more`: what would come to it. `even`: a full one is no reason to look. */
 export function Meter({
@@ -922,7 +939,7 @@ export function Meter({
   even?: boolean;
 }): VNode {
   const share = (used + more) / total;
-  const tone = even || share < NEARLY ? "" : share < FULL ? "warn" : "bad";
+  const tone = even ? "" : toneOf(share);
   const parts: [string, number][] = [
     ["", Math.min(1, used / total)],
     ["more", Math.max(0, Math.min(1 - used / total, more / total))],
@@ -962,7 +979,7 @@ export function Share({
 
 export const Name = ({ to, children }: { to: string[]; children: string }): VNode => (
   <a class="name" href={link(...to)}>
-    {children || t("(without a name)")}
+    {children ? <Described text={children} /> : t("(without a name)")}
   </a>
 );
 

@@ -1,6 +1,6 @@
 // A new server with what it needs beside it: groups for what it lets in, a new key, a floating address.
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { commandOf, portOf, presets } from "../src/create";
+import { commandOf, isClosed, portOf, presets } from "../src/create";
 import { EMPTY, NEW } from "../src/draft";
 import type { SecurityGroup, SecurityRule } from "../src/network.types";
 import { groupCommands, groupFor, groupOf, nameFor, openings } from "../src/openings";
@@ -163,4 +163,15 @@ test("presets choose what is there, and replace nothing that the user has writte
   expect(preset("Windows", EMPTY, { ...CHOICES, images: [], flavors: [] })).toEqual({ key: "", lets: ["rdp"] });
   shared.rules = new Set();
   expect(preset("Linux with SSH").lets).toEqual([]);
+});
+
+test.each([
+  [{}, true],
+  [{ key: "alice" }, false],
+  [{ key: NEW }, false],
+  [{ data: "#!/bin/sh" }, false],
+  [{ lets: ["rdp"] }, false],
+  [{ lets: ["ssh"] }, true],
+])("server with %o is closed to everybody: %s", (change, closed) => {
+  expect(isClosed({ ...EMPTY, ...change })).toBe(closed);
 });

@@ -1,5 +1,6 @@
 // Sizes, times, commands and sentences.
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { madeBy, unmarked } from "../src/called";
 import { WORDS } from "../src/chinese";
 import { socketOf } from "../src/consoles";
 import { sentence } from "../src/kinds";
@@ -126,4 +127,14 @@ test.each([
   [{ direction: "egress", ethertype: "IPv6", remote_ip_prefix: "::/0" }, "Lets out SSH (TCP 22) to everywhere (IPv6)"],
 ] as const)("sentence of a rule with %o", (change, text) => {
   expect(sentence({ ...RULE, ...change }, new Map([["g", "web"]]))).toBe(text);
+});
+
+test.each([
+  ["web ports [nova-lite-apply:shop/web]", "web ports", "shop/web"],
+  ["[nova-lite-apply:shop/web 1#0123456789ab]", "", "shop/web 1"],
+  ["[nova-lite-apply:shop/web] more", "[nova-lite-apply:shop/web] more", undefined],
+  ["plain", "plain", undefined],
+  ["", "", undefined],
+])("text %o is %o without its mark, of %s", (text, words, file) => {
+  expect([unmarked(text), madeBy(text)]).toEqual([words, file]);
 });

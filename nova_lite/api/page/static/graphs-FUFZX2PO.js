@@ -1,1 +1,0 @@
-import{a,b,c,d,e,f,g,h}from"./chunk-RJGD3MVS.js";import"./chunk-JC5KNO2I.js";import"./chunk-OY3FVNYG.js";export{h as Graphs,e as placeOf,f as placeOfMark,d as rateWords,a as roundBytes,b as roundNumber,c as roundShare,g as ticks};

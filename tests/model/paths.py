@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tests.model.checker import Step, TooManyStates
 from tests.model.compute import crash
-from tests.model.conductor import record_offline
+from tests.model.conductor import accept_action, record_offline
 from tests.model.protocol import IMPLEMENTED, Protocol, without_dead
 from tests.model.state import IDLE, NAMES, NONE, OFF, Host, State, at_host
 
@@ -62,7 +62,8 @@ class _Traced(Protocol):
     A host that has forgotten settled records asks whether the command of a build is open, and admits it then. It may
     forget that of a deleted server before a late fence comes, which writes one without a command. If
     ``power_cuts``, guests of a host may lose their power. A domain may be gone then that was made shortly before, and
-    one may be back that was removed. The host reports a domain that is gone. With a ``full_disk``, a job may end
+    one may be back that was removed. The host reports a domain that is gone, and removes its disks if its server is
+    deleted or elsewhere. With a ``full_disk``, a job may end
     without a result, because a build that failed cannot be revoked or removed.
     """
 
@@ -96,6 +97,8 @@ class _Traced(Protocol):
         is_idle = not (row.task or row.deleted or state.action.step) and row.vm in ("active", "stopped")
         if is_idle and row.host == index and not host.domain:
             yield f"{name}: domain_lost", False, state._replace(row=row._replace(vm="error"))
+        if host.built and not host.domain and (row.deleted or index not in (row.host, row.alloc)):
+            yield f"{name}: reconcile: removes disks without a domain", False, at_host(state, index, built=0)
 
 
 class Verdict(NamedTuple):
@@ -189,6 +192,10 @@ class _Search:
             yield label, after
             if label == "accept_action(delete)" and after.action.step:
                 yield f"{label}, and record_offline", record_offline(after, self._model.rules)
+            if label.endswith("reconcile: told keep") and (state.row.vm, after.row.vm) == ("active", "stopped"):
+                started = accept_action(after, "start", self._model.rules)
+                if started is not None:
+                    yield f"{label}, and accept_action(start)", started
 
     def _shown(self, positions: Positions, before: list[Any], after: list[Any]) -> Positions | None:
         """Return the positions after a step, or None if the trace does not have what it shows."""

@@ -69,6 +69,24 @@ def test_path_on_which_a_host_loses_its_power_and_a_new_domain_is_found() -> Non
     assert paths.check(Trace(streams, crashes=1)).refused is not None
 
 
+def test_path_on_which_a_host_that_has_lost_its_power_starts_a_guest_again_is_found() -> None:
+    started = [PLACED, ACTIVE, ("stopped", 0, 1, 0, False, "start", "perform")]
+    streams = trace(**BUILT | {"rows": started, "domain_A": [(1, 1), (1, 2), (1, 1)]}).streams
+    assert paths.check(Trace(streams, actions=2, crashes=1, power_cuts=True)).refused is None
+    assert paths.check(Trace(streams, actions=2, crashes=1)).refused is not None
+
+
+def test_path_on_which_a_host_removes_the_disks_of_a_deleted_server_whose_domain_is_lost_is_found() -> None:
+    deleted = [
+        *(PLACED, ACTIVE, ("active", 0, 1, 0, False, "delete", "perform")),
+        ("deleted", 0, 1, 0, True, "delete", "cleanup"),
+    ]
+    streams = trace(**BUILT | {"domain_A": [(1, 1), (1, 2), (0, 0)], "tokens_A": [(0, 1), (0, 0)]}).streams
+    lost = Trace(streams | trace(rows=deleted).streams, actions=2, crashes=1, power_cuts=True)
+    assert paths.check(lost).refused is None
+    assert paths.check(Trace(streams, actions=2, crashes=1, power_cuts=True)).refused is not None
+
+
 def test_path_of_a_build_that_a_full_disk_ends_and_that_is_repeated_is_found() -> None:
     twice = [(1, 1), (1, 2), (0, 0), (1, 1), (1, 2)]
     streams = trace(**BUILT | {"domain_A": twice}).streams

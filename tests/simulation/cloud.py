@@ -6,9 +6,10 @@ The daemons are the real ones. `Template` is what all runs of a process of simul
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 from unittest import mock
@@ -22,7 +23,8 @@ from sqlalchemy.util import LRUCache
 from nova_lite import conf as nova_conf
 from nova_lite import objects, rpc
 from nova_lite.api.http import deploy, wsgi
-from nova_lite.base import files, memory
+from nova_lite.base import exceptions, files, memory
+from nova_lite.base.context import get_admin_context
 from nova_lite.cmd import compute, scheduler
 from nova_lite.cmd.compute import ComputeDaemon
 from nova_lite.cmd.conductor import Conductor
@@ -66,7 +68,18 @@ _SETTLES, _LOOK, _RUN = 300.0, 1.0, 2000.0
 _IDLE, _SELDOM, _NEVER = 2.0, 10.0, 30.0
 #: Virtual seconds between two removals of settled fencing records, and two looks whether a build hangs no longer.
 _PRUNE, _HANG = 15.0, 0.5
-_ACTIONS = {"stop": ("os-stop", None), "start": ("os-start", None), "rebuild": ("rebuild", {"imageRef": _IMAGE})}
+#: Number of times that an operator sends a request, a virtual second apart.
+_OPERATES = 100
+_ACTIONS: dict[str, tuple[str, Any]] = {
+    "stop": ("os-stop", None),
+    "start": ("os-start", None),
+    "rebuild": ("rebuild", {"imageRef": _IMAGE}),
+    "reboot": ("reboot", {"type": "HARD"}),
+    "resize": ("resize", {"flavorRef": "2"}),
+    "confirm": ("confirmResize", None),
+    "revert": ("revertResize", None),
+    "migrate": ("os-migrateLive", {"host": None, "block_migration": "auto"}),
+}
 
 _OPTIONS = """[DEFAULT]
 compute_driver = fake
@@ -75,6 +88,7 @@ service_down_time = 20
 state_path = {directory}
 my_ip = 127.0.0.1
 cpu_allocation_ratio = 1
+allow_resize_to_same_host = true
 [rpc]
 self_check_interval = 0
 [metrics]
@@ -150,7 +164,9 @@ class Template:
         conf = self.confs[CONDUCTORS[0]]
         migrate(conf)
         database = Database(conf)
-        database.write(flavors.create, objects.Flavor(flavorid="1", name="m1.nano", vcpus=1, memory_mb=64, root_gb=1))
+        for number, name in (("1", "m1.nano"), ("2", "m1.micro")):
+            flavor = objects.Flavor(flavorid=number, name=name, vcpus=1, memory_mb=64 * int(number), root_gb=1)
+            database.write(flavors.create, flavor)
         network = objects.Network(
             id=_NETWORK, name="private", cidr="10.1.0.0/24", gateway="10.1.0.1", bridge="nlbr0", start="10.1.0.10",
             end="10.1.0.200", is_default=True,
@@ -191,6 +207,7 @@ class Cloud:
         self._lock = DatabaseLock(self.witness.committed)
         self._processes: dict[str, Process] = {}
         self._daemons: dict[str, Any] = {}
+        self._api = Process(API_PROCESS)
         self._servers: dict[int, str | None] = {}
         self._asking = 0
         self.sim.on_death = self._died
@@ -200,14 +217,14 @@ class Cloud:
         for name in plan.names:
             self._confs[name].set_override("spawn_delay", plan.build_seconds, "fake")
             self._confs[name].set_override("vcpus", plan.room, "fake")
+            self._confs[name].set_override("resume_guests_state_on_host_boot", plan.resumes)
 
     def run(self) -> None:
         """Carry the plan out, and judge what has become of it. Raises `Stuck`."""
         with self.witness.recording(), _changed(self, self._template, self._lock):
             for name in (*CONDUCTORS, *self.plan.names, SCHEDULER):
                 self._start(name)
-            api = Process(API_PROCESS)
-            self.sim.spawn(api, self._users, "users")
+            self.sim.spawn(self._api, self._users, "users")
             self.sim.run(_RUN)
         if not self.witness.problems:
             self.witness.problems += [f"a file in {path.parent.name} is half written" for path in self._unfinished()]
@@ -283,7 +300,7 @@ class Cloud:
         """Carry out the requests and the faults, let the cloud settle, and delete all servers."""
         conf = self._confs[API_PROCESS]
         transport = self.bus.connect(conf)
-        conductor = rpc.proxy(ConductorRPC, transport)
+        self._conductor = conductor = rpc.proxy(ConductorRPC, transport)
         self._template.api.connect(conductor, rpc.proxy(ComputeRPC, transport), load_backend(conf, conductor))
         self._wait_until_up()
         began, task = self.sim.now, self.sim.current
@@ -309,7 +326,7 @@ class Cloud:
     def _agree(self) -> bool:
         """Wait until guests run where their rows say so. Otherwise add what differs to the problems."""
         deadline = self.sim.now + _SETTLES
-        while differences := self.witness.differences(self._found()):
+        while differences := self.witness.differences(self._found(), self.plan.resumes):
             if self.sim.now > deadline:
                 self.witness.problems += differences
                 return False
@@ -349,7 +366,12 @@ class Cloud:
             return
         elif ask.kind == "delete":
             self.request("DELETE", f"/servers/{server}")
+        elif ask.kind == "evacuate":
+            for each in filter(None, list(self._servers.values())):
+                self.request("POST", f"/servers/{each}/action", {"evacuate": {}})
         elif ask.kind != "rebuild" or self._gets_active(server):
+            if ask.kind == "stop":
+                self.witness.stopped.add(server)
             name, body = _ACTIONS[ask.kind]
             self.request("POST", f"/servers/{server}/action", {name: body})
 
@@ -451,6 +473,78 @@ class Cloud:
             self.sim.note(f"{domain.stem} vanishes")
             domain.unlink()
             self.witness.vanished.add(domain.stem)
+
+    def _switch_off(self, fault: Fault, then: Callable[[str], None] = lambda host: None) -> None:
+        """Cut the power of the last host that has a domain. ``then``: is called with it."""
+        domain = max(self._directory.glob(f"instances/*/domains/*{SUFFIX}"), default=None)
+        if domain is None:
+            return
+        host = domain.parent.parent.name.removeprefix("fake-")
+        process = self._processes[host]
+        if process.is_dead or process.fuse:
+            return
+        process.at_death.append(lambda: self._lose_power(host))
+        process.at_death.append(lambda: self._restart_later(process, fault.seconds))
+        process.at_death.append(lambda: then(host))
+        process.fuse = 1
+
+    def _take_away(self, fault: Fault) -> None:
+        """Cut the power of a host. An operator forces it down, until ``amount`` seconds after its power is back."""
+        end = fault.seconds + fault.amount
+        changes = (1.0, {"forced_down": True}), (end, {"forced_down": False})
+        self._switch_off(fault, lambda host: self._operate(host, *changes))
+
+    def _replace(self, fault: Fault) -> None:
+        """Cut the power of a host. An operator forces it down, and deletes its service before it is back."""
+        back = fault.seconds + fault.amount
+        self._switch_off(fault, lambda host: self._operate(host, (1.0, {"forced_down": True}), (back, None)))
+
+    def _retire(self, fault: Fault) -> None:
+        """Cut the power of a host. An operator retires it with its servers, but the machine comes back."""
+
+        def retire(host: str) -> None:
+            self._operate(host, (1.0, {"forced_down": True}))
+            self._later(fault.seconds + fault.amount, lambda: self._retire_host(host))
+
+        self._switch_off(fault, retire)
+
+    def _forget(self, fault: Fault) -> None:
+        """Delete the service of a host, unless it has servers."""
+        self._operate(fault.where, (0.0, None))
+
+    def _operate(self, host: str, *changes: tuple[float, dict[str, bool] | None]) -> None:
+        """Change a host's service after so many seconds. Without a body delete it."""
+        for seconds, body in changes:
+            self._later(seconds, functools.partial(self._change_service, host, body))
+
+    def _later(self, seconds: float, work: Callable[[], None]) -> None:
+        self.sim.after(seconds, lambda: self.sim.spawn(self._api, work, "operator") and None)
+
+    def _change_service(self, host: str, body: dict[str, bool] | None) -> None:
+        """Send an operator's request until a conductor has accepted it. A host with servers serves again instead."""
+        for _ in range(_OPERATES):
+            found = self.request("GET", f"/os-services?binary=nova-compute&host={host}")
+            for item in found.json["services"] if found.status_code == 200 else []:
+                path = f"/os-services/{item['id']}"
+                status = self.request("DELETE" if body is None else "PUT", path, body).status_code
+                if status in (200, 204):
+                    return
+                if status == 409:
+                    body = {"forced_down": False}
+            self.sim.sleep(_LOOK)
+
+    def _retire_host(self, host: str) -> None:
+        """Retire a host once it has been silent for long, and delete its service, or else let it serve again."""
+        done = False
+        for _ in range(_OPERATES):
+            self.witness.vanished |= self.witness.servers_of(host)
+            with contextlib.suppress(exceptions.NovaLiteException):
+                done = self._conductor.host_retire(get_admin_context(), host, True).done
+            if done:
+                break
+            self.sim.sleep(_LOOK)
+        self.sim.note(f"{host} is {'' if done else 'not '}retired")
+        self._change_service(host, None if done else {"forced_down": False})
 
     def _shut_down(self, fault: Fault) -> None:
         """Let all guests shut themselves down. Their hosts hear it from the hypervisor."""

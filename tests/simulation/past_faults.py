@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from nova_lite.base import clock, files
 from nova_lite.compute import manager as compute_manager
 from nova_lite.compute.fencing import NEVER, FencingTokenStore, Record
+from nova_lite.compute.operations import HANDLERS
 from nova_lite.compute.reconciler import DomainReconciler
 from nova_lite.conductor.hosts import domains
 from nova_lite.conductor.hosts.publisher import HostPublisher
@@ -29,10 +30,11 @@ from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.db.core import actions
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
-from nova_lite.db.hosts import services
+from nova_lite.db.hosts import hosts, services
 from nova_lite.objects import Destination, RequestSpec
-from nova_lite.operations.types import Operation, Step
+from nova_lite.operations.types import HostStep, Operation, Step
 from nova_lite.rpc.client import Message
+from nova_lite.scheduler import hosts as scheduler_hosts
 from nova_lite.scheduler.hosts import HostView
 from nova_lite.scheduler.manager import SchedulerManager
 from tests.simulation import bus
@@ -187,6 +189,18 @@ def _uncounted_failures() -> AbstractContextManager[object]:
     return mock.patch.object(actions, "last_order", last)
 
 
+def _admitted_anyway() -> AbstractContextManager[object]:
+    """Let a host serve that an operator has forced down, whatever its epoch."""
+
+    def locked(uow: UnitOfWork, host: str, epoch: int, identity: str = "") -> Any:
+        return services.locked(uow, host, services.COMPUTE)
+
+    return _both(
+        mock.patch.object(hosts, "admit", lambda uow, host, identity="": 0),
+        mock.patch.object(hosts, "check_epoch", locked),
+    )
+
+
 def _lost_offline_step() -> AbstractContextManager[object]:
     """Do not find the step at which a delete waits for a host that is away."""
     step = Operation.step
@@ -215,6 +229,55 @@ def _endless_calls() -> AbstractContextManager[object]:
     return mock.patch.object(bus.SimulatedTransport, "call", wait)
 
 
+def _old_place_of_a_host() -> AbstractContextManager[object]:
+    """Compare versions of hosts without their uuids, so that one with the id of a removed one looks older."""
+    return _both(
+        mock.patch.object(
+            scheduler_hosts,
+            "_is_newer",
+            lambda state, known: (state.id, state.generation) > (known.id, known.generation),
+        ),
+        mock.patch.object(HostView, "known_generations", lambda self: _NEVER),
+    )
+
+
+def _undos_not_begun() -> AbstractContextManager[object]:
+    """Count all undos of a failed action as carried out, also those of another host, or that have not begun."""
+
+    def last(self: Operation, name: str, payload: Any, host: str, failed: bool) -> int | None:
+        if failed and not self.is_undo(name):
+            return None
+        course = [undo for step in reversed(self.steps) for undo in step.undo] if failed else list(self.steps)
+        names = [step.name for step in course]
+        done = course[: names.index(name) + 1] if name in names else course
+        commands = [step for step in done if isinstance(step, HostStep) and step.is_sequenced]
+        return self.sequence(commands[-1].name) if commands else None
+
+    return mock.patch.object(Operation, "last_sequence", last)
+
+
+def _unsynced_removals() -> AbstractContextManager[object]:
+    """Write that nothing of a server is left on a host only with the result of its delete."""
+    mark_removed = FencingTokenStore.mark_removed
+
+    def mark(self: FencingTokenStore, instance_uuid: str) -> None:
+        with mock.patch.object(self, "_write_file", lambda path, data: None):
+            mark_removed(self, instance_uuid)
+
+    return mock.patch.object(FencingTokenStore, "mark_removed", mark)
+
+
+def _missing_guest() -> AbstractContextManager[object]:
+    """Look for a guest that is missing until the move from its host is undone."""
+    finish = HANDLERS["finish_revert_resize"]
+
+    def find_first(host: Any, command: Any) -> Any:
+        host.driver.guests.get(command.instance.uuid)
+        return finish(host, command)
+
+    return mock.patch.dict(HANDLERS, {"finish_revert_resize": find_first})
+
+
 #: Past faults by their names.
 PAST_FAULTS = {
     "a place that was decided and never claimed": PastFault("5d7d4043", _unclaimed_places),
@@ -232,4 +295,9 @@ PAST_FAULTS = {
     "calls that wait for ever": PastFault("d2fb14d4", _endless_calls),
     "a host that was silent and reports": PastFault("d50f92ed", _unheard_return),
     "a guest's state from before a failed command": PastFault("a157bc42", _uncounted_failures),
+    "a host that has the id of a removed one": PastFault("3f91cfd8", _old_place_of_a_host),
+    "an undo that has not begun": PastFault("3bdbf3c6", _undos_not_begun),
+    "a removal that is not written": PastFault("1cdbaf3a", _unsynced_removals),
+    "a move whose guest is missing": PastFault("615e11ef", _missing_guest),
+    "a host that is forced down and serves": PastFault("18f4836f", _admitted_anyway),
 }

@@ -34,12 +34,14 @@ class Theme(NamedTuple):
     """Requests and faults that matter together, at times of the seed.
 
     ``asks``: what follows the create, with the least and most seconds before it. ``faults``: number of the request at
-    which each begins, its kind, place and amount. ``build_seconds``: that a build takes at least.
+    which each begins, its kind, place and amount. ``build_seconds``: that a build takes at least. ``resumes``: as
+    `Plan` has it.
     """
 
     asks: tuple[tuple[str, float, float], ...]
     faults: tuple[tuple[int, str, str, float], ...]
     build_seconds: float = 0.0
+    resumes: bool = False
 
 
 #: Late copies of commands; late reports; builds, rebuilds and deletes that end after their deadlines; deletes amid
@@ -71,14 +73,32 @@ _RARE_THEMES = (
 _OWN_POWER = Theme(
     (("stop", 8, 12), ("start", 2, 6)), ((1, "shut_down", "", 1.0), (1, "slow", "reconcile_domains", 1.0))
 )
+#: Hosts that operators take away and return, replace or retire, with evacuations; services that are deleted; moves
+#: from a host without power, or with lost and late messages; guests that hosts start again.
+_MOVES = (
+    Theme((("start", 8, 12), ("evacuate", 5, 20), ("stop", 5, 30)), ((1, "take_away", "", 6.0),)),
+    Theme((("start", 8, 12), ("evacuate", 5, 20), ("delete", 5, 10)), ((1, "replace", "", -4.0),)),
+    Theme((("resize", 8, 12), ("evacuate", 5, 30), ("stop", 5, 30)), ((1, "retire", "", -4.0),)),
+    Theme((("delete", 8, 12), ("create", 26, 36)), tuple((0, "forget", f"host{number}", 0.0) for number in (1, 2, 3))),
+    Theme(
+        (("resize", 8, 12), ("evacuate", 6, 20), ("stop", 5, 30)),
+        ((0, "slow", "resize_instance", 0.7), (1, "take_away", "", 6.0)),
+    ),
+    Theme((("start", 8, 12), ("resize", 22, 30)), ((1, "switch_off", "", 0.0),)),
+    Theme((("start", 8, 12), ("migrate", 2, 30), ("reboot", 20, 40)), ((1, "switch_off", "", 0.0),), resumes=True),
+    Theme((("migrate", 8, 12), ("migrate", 5, 20)), ((1, "slow", "", 0.3), (2, "lose", "", 0.3))),
+    Theme((("resize", 8, 12), ("reboot", 10, 20)), ((1, "lose", "resize_instance", 1.0), (2, "shut_down", "", 0.0))),
+    Theme((("resize", 8, 12), ("confirm", 5, 15), ("stop", 2, 10)), ((1, "slow", "", 0.3),)),
+    Theme((("resize", 8, 12), ("revert", 5, 15), ("stop", 2, 10)), ((1, "lose", "", 0.3),)),
+)
 #: Shares of seeds with these themes.
-_RARE, _OWN = 0.15, 0.05
+_RARE, _OWN, _MOVED = 0.15, 0.05, 0.15
 #: Most virtual seconds between two requests about a server.
 _GAPS = (0.2, 3.0, 3.0, 20.0, 40.0)
 
 
 class Ask(NamedTuple):
-    """A request of a user about a server, at a time. ``kind``: create, delete, stop, start or rebuild."""
+    """A request of a user about a server, at a time. ``kind``: create, delete, or one of `tests.simulation.cloud`."""
 
     at: float
     server: int
@@ -97,7 +117,11 @@ class Fault(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The plan of a run. ``hosts``: their number. ``build_seconds``: that a build takes. ``room``: vCPUs of a host."""
+    """The plan of a run.
+
+    ``hosts``: their number. ``build_seconds``: that a build takes. ``room``: vCPUs of a host. ``resumes``: whether a
+    host that has lost its power starts guests again.
+    """
 
     seed: int
     hosts: int
@@ -105,6 +129,7 @@ class Plan:
     faults: tuple[Fault, ...]
     build_seconds: float = 0.0
     room: int = 64
+    resumes: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -139,11 +164,14 @@ def make(seed: int, hosts: int = 3) -> Plan:
         theme = others.choice(_RARE_THEMES)
     elif seldom < _RARE + _OWN:
         theme = _OWN_POWER
+    elif seldom < _RARE + _OWN + _MOVED:
+        theme = others.choice(_MOVES)
     themed: list[Fault] = []
     if theme is not None:
         asks = sorted([*asks, *_themed_asks(choices, theme, len(servers))])
         themed = _themed_faults(choices, theme, asks, len(servers))
-        plan = dataclasses.replace(plan, build_seconds=max(plan.build_seconds, theme.build_seconds))
+        longest = max(plan.build_seconds, theme.build_seconds)
+        plan = dataclasses.replace(plan, build_seconds=longest, resumes=theme.resumes)
     kinds = [*choices.sample(_KINDS, choices.choice((1, 2, 3, len(_KINDS)))), *choices.choice(((), ("break_build",)))]
     daemons = choices.choice((plan.names, [*plan.names, *CONDUCTORS, SCHEDULER]))
     number = choices.choice((0, 1, 2, 4, 8) if theme is None else (0, 0, 1, 2))

@@ -6,18 +6,21 @@ from tests.simulation import plan as plans
 from tests.simulation.cloud import Cloud
 
 PLANS = [plans.make(seed) for seed in range(1, 101)]
+MANY = [plans.make(seed) for seed in range(1, 401)]
 
 
 def test_plan_of_a_seed_is_always_the_same() -> None:
     assert [plans.make(seed) for seed in range(1, 101)] == PLANS
 
 
-def test_each_kind_of_fault_and_of_request_is_in_a_hundred_plans() -> None:
-    kinds = {fault.kind for plan in PLANS for fault in plan.faults}
-    assert kinds == {*plans._KINDS, "vanish", "shut_down"}
+def test_each_kind_of_fault_and_of_request_is_in_four_hundred_plans() -> None:
+    themes = (*plans._THEMES, *plans._RARE_THEMES, plans._OWN_POWER, *plans._MOVES)
+    kinds = {fault.kind for plan in MANY for fault in plan.faults}
+    assert kinds == {*plans._KINDS, *(kind for theme in themes for _, kind, _, _ in theme.faults)}
     assert all(hasattr(Cloud, f"_{kind}") for kind in kinds)
-    asks = {ask.kind for plan in PLANS for ask in plan.asks}
-    assert asks == {"create", "delete", "stop", "start", "rebuild"}
+    asks = {ask.kind for plan in MANY for ask in plan.asks}
+    asked = {kind for theme in themes for kind, _, _ in theme.asks}
+    assert asks == {"create", "delete", "stop", "start", "rebuild", *asked}
 
 
 def test_each_theme_is_in_a_hundred_plans() -> None:

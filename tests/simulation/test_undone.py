@@ -9,8 +9,9 @@ from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor.hosts import domains
 from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.db.core import actions
-from nova_lite.db.hosts import services
+from nova_lite.db.hosts import hosts, services
 from nova_lite.operations.types import Operation
+from nova_lite.scheduler import hosts as scheduler_hosts
 from nova_lite.scheduler.hosts import HostView
 from tests.simulation import bus, undone
 
@@ -25,6 +26,10 @@ PLACES = (
     (HostView, "known_generations"),
     (domains, "_follow"),
     (Operation, "step"),
+    (Operation, "last_sequence"),
+    (hosts, "check_epoch"),
+    (scheduler_hosts, "_is_newer"),
+    (FencingTokenStore, "mark_removed"),
     (bus.SimulatedTransport, "call"),
 )
 

@@ -168,6 +168,27 @@ def test_sum_that_differs_from_its_rows_is_a_problem(witness: Witness, statement
     assert judged(witness) == problem
 
 
+def test_server_that_no_user_has_stopped_is_a_problem_where_hosts_start_guests_again(
+    witness: Witness, database: Database
+) -> None:
+    server = database.write(make.instance, vm_state="stopped")
+    (host,) = witness.database.execute("SELECT host FROM instances").fetchone()
+    off = {server: [(host, PowerState.SHUTDOWN)]}
+    assert witness.differences(off) == []
+    assert witness.differences(off, resumes=True) == [f"{server} has not started again on {host}"]
+    witness.stopped.add(server)
+    assert witness.differences(off, resumes=True) == []
+
+
+def test_host_whose_service_was_deleted_has_had_no_room(witness: Witness) -> None:
+    witness._watch_hosts()
+    assert witness._free_since.keys() == {"h1"}
+    witness.database.execute("UPDATE services SET host = 'h2'")
+    witness.database.execute("UPDATE compute_nodes SET host = 'h2'")
+    witness._watch_hosts()
+    assert witness._free_since.keys() == {"h2"}
+
+
 def test_guest_that_runs_on_two_hosts_is_a_problem(witness: Witness) -> None:
     for host, power in (("a", 2), ("b", 1), ("b", 2)):
         assert not witness.problems

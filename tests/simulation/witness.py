@@ -14,7 +14,10 @@ from unittest import mock
 from sqlalchemy.dialects import sqlite
 
 from nova_lite.compute.fencing import FencingTokenStore, Record
+from nova_lite.objects import LiveDestination
+from nova_lite.operations.migration_states import OPEN
 from nova_lite.operations.states import PowerState
+from nova_lite.virt.fake_disks import FakeLiveMoves
 from nova_lite.virt.fake_hypervisor import Domain
 from tests.model import paths, traces
 from tests.model.checker import TooManyStates
@@ -58,8 +61,8 @@ class Witness(traces.Recorder):
     """Sees all commits, and all writes of hosts. ``problems``: what must never be, as it was seen.
 
     ``is_deaf``: whether no conductor hears the hosts, which all live. ``is_watched``: all hosts have been up.
-    ``vanished``: servers whose domains an operator has removed, or whose guests have shut down alone. The model
-    does not know that.
+    ``vanished``: servers whose domains or hosts an operator has removed, or whose guests have shut down alone. The
+    model does not know that. ``stopped``: servers that a user has asked to stop.
     ``tell``: adds a line to the trace of the run.
     """
 
@@ -73,6 +76,7 @@ class Witness(traces.Recorder):
         self._tell = tell
         self.is_watched = False
         self.vanished: set[str] = set()
+        self.stopped: set[str] = set()
         self._is_deaf = is_deaf
         self.problems: list[str] = []
         self.unjudged = 0
@@ -106,7 +110,10 @@ class Witness(traces.Recorder):
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Record as the base does, and collect errors. Records that a host may remove are not missed."""
+        """Record as the base does, and guests that move alive, and collect errors.
+
+        Records that a host may remove are not missed.
+        """
         prune = FencingTokenStore.prune
 
         def forget(store: FencingTokenStore, settled: Iterable[Record], last_action_id: int) -> int:
@@ -116,8 +123,18 @@ class Witness(traces.Recorder):
                     self._seen.pop((record.uuid, stream, traces.host_of(store)), None)
             return prune(store, records, last_action_id)
 
+        migrate = FakeLiveMoves.migrate
+
+        def leave(moves: FakeLiveMoves, server: str, destination: LiveDestination, watch: Any) -> None:
+            migrate(moves, server, destination, watch)
+            now = primitives.WORLD.clock()
+            arrived = destination.host, (destination.generation, RUNNING)
+            for host, value in ((moves._fake.host, (0, 0)), arrived):
+                self._add(traces.Note(server, "domain", host, value, now, now))
+
         forgetting = mock.patch.object(FencingTokenStore, "prune", forget)
-        with super().recording(), forgetting, _handling(_Errors(self.problems)):
+        leaving = mock.patch.object(FakeLiveMoves, "migrate", leave)
+        with super().recording(), forgetting, leaving, _handling(_Errors(self.problems)):
             yield
 
     def died(self, host: str, records: list[Record], domains: list[Domain]) -> None:
@@ -155,6 +172,10 @@ class Witness(traces.Recorder):
         self.vanished.add(server)
         self._running[server].clear()
 
+    def servers_of(self, host: str) -> set[str]:
+        """Return the servers that a host has, or has a claim of."""
+        return {server for server, row in self._rows.items() if host in (row[1], row[3])}
+
     # --- the end
 
     def open_work(self) -> list[str]:
@@ -171,8 +192,11 @@ class Witness(traces.Recorder):
         (state,) = self.database.execute("SELECT vm_state FROM instances WHERE uuid = ?", (server,)).fetchone()
         return str(state)
 
-    def differences(self, domains: Domains) -> list[str]:
-        """Return which servers are not as their rows say. A host with a server in error may have anything."""
+    def differences(self, domains: Domains, resumes: bool = False) -> list[str]:
+        """Return which servers are not as their rows say. A host with a server in error may have anything.
+
+        ``resumes``: hosts start guests again, so a server is off only if a user has stopped it.
+        """
         found = []
         query = "SELECT uuid, host, vm_state FROM instances WHERE NOT deleted AND vm_state IN ('active', 'stopped')"
         for uuid, host, state in self.database.execute(query):
@@ -180,6 +204,8 @@ class Witness(traces.Recorder):
             there = domains.get(uuid, [])
             if there != [(host, expected)]:
                 found.append(f"{uuid} is {there}, its row says {host}, {state}")
+            if resumes and state == "stopped" and uuid not in self.stopped | self.vanished:
+                found.append(f"{uuid} has not started again on {host}")
         return found
 
     def judge(self, domains: Domains, creates: int, attempts: int, crashes: int = 0, power_cuts: bool = False) -> None:
@@ -215,6 +241,8 @@ class Witness(traces.Recorder):
         if self.is_watched and not any(is_up for _, _, is_up in found) and self._is_deaf():
             self.is_watched = False
             self.problems.append("all hosts count as down, although no conductor could hear them")
+        for host in self._free_since.keys() - {host for host, _, _ in found}:
+            del self._free_since[host]
         for host, free, is_up in found:
             if free < 0:
                 self.problems.append(f"{host} has given out more CPUs than it has")
@@ -247,6 +275,8 @@ class Witness(traces.Recorder):
             for host, used, claimed in self.database.execute(query):
                 if used != claimed:
                     self.problems.append(f"{host} has {used} {name} in use, and its claims are {claimed}")
+        query = f"SELECT instance_uuid, status FROM migrations WHERE status IN ({', '.join(map(repr, OPEN))})"
+        self.problems += [f"a move of {uuid} is still {status}" for uuid, status in self.database.execute(query)]
         query = "SELECT p.id FROM ports p JOIN instances i ON i.uuid = p.instance_uuid WHERE i.deleted"
         self.problems += [f"port {name} is left of a deleted server" for (name,) in self.database.execute(query)]
         used = dict(self.database.execute("SELECT resource, sum(used) FROM quota_usages GROUP BY resource").fetchall())

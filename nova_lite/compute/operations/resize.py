@@ -159,10 +159,17 @@ def revert_resize(host: LocalHost, command: ActionCommand) -> None:
 
 
 def finish_revert_resize(host: LocalHost, command: ActionCommand) -> None:
-    """Release the guest, and start it if it ran before. Runs at the source of a reverted move."""
+    """Release the guest, and start it if it ran before. Runs at the source of a reverted move.
+
+    A guest that is missing cannot be released. The move ends without it, and the next comparison reports it as lost.
+    """
     uuid = command.instance.uuid
     if _is_one_host(command):
         _restore_original(host, command)
+    if host.domain(uuid) is None:
+        LOG.warning("Instance %s: its domain of generation %d is missing", uuid, command.generation)
+        host.fencing.release_hold(uuid)
+        return
     moves.require_generation(host, command)
     host.fencing.release_hold(uuid)
     if command.payload["running"]:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from nova_lite.compute.fencing import NEVER
 from nova_lite.objects import DomainVerdict, Flavor, Verdict
 from nova_lite.operations.states import PowerState
 from tests.support.compute_host import LATER, UUID, Gate, Host, command
@@ -90,6 +91,19 @@ def test_revert_overtakes_the_command_to_leave(source: Host) -> None:
     execute(source, RETURN, 1)
     execute(source, LEAVE, 1)
     assert (source.power(), source.conductor.answers) == (RUNNING, [None])
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_move_whose_guest_is_missing_is_reverted_and_the_guest_may_be_made_again(source: Host, leaves: bool) -> None:
+    if leaves:
+        left(source)
+    source.driver.hypervisor.remove(UUID)
+    if not leaves:
+        execute(source, LEAVE, 1)
+        assert "has no domain on this host" in str(errors(source)[-1])
+    execute(source, RETURN, 1)
+    assert (errors(source)[-1], source.domains()) == (None, {})
+    assert source.manager.host.fencing.get(UUID).held_generation == NEVER
 
 
 def test_dropped_destination_creates_nothing(source: Host, destination: Host) -> None:

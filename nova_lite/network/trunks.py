@@ -49,7 +49,7 @@ class Trunk(msgspec.Struct, kw_only=True):
 
 
 class PortDetails(msgspec.Struct, kw_only=True):
-    """What ports have to do with trunks. ``parents``: trunks by parent port. ``active``: subports that work."""
+    """Trunks of ports. ``parents``: trunks by parent port. ``active``: subports that work."""
 
     parents: dict[str, Trunk] = msgspec.field(default_factory=dict)
     active: list[str] = msgspec.field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Reports the subports of this host to the conductor, and connects those that it names.
+"""Reports the subports of this host to the conductor, and connects the subports in its reply.
 
 A subport is plugged as an interface of a guest is: with an address of DHCP, anti-spoofing and security groups. Its
 device is made when the guest has its interface, and again whenever the guest gets a new one, as by a restart.
@@ -33,7 +33,7 @@ _REAL = "libvirt"
 
 
 class HostTrunks(HostWing):
-    """The subports of a host. A file has those that are plugged, so that a restart of the daemon forgets none."""
+    """The subports of a host. A file has the plugged ones, so that a restart of the daemon forgets none."""
 
     def __init__(
         self, name: str, conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, conductor: ConductorRPC
@@ -46,7 +46,7 @@ class HostTrunks(HostWing):
         self._plugged: dict[str, Assignment] = {}
         with contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
             self._plugged = msgspec.json.decode(file.read(), type=dict[str, Assignment])
-        #: Subports that this daemon has plugged, and those that it could not plug.
+        #: Subports that this daemon has plugged, and subports that it could not connect.
         self._ready: set[str] = set()
         self._failed: set[str] = set()
         self._reported: dict[str, str] | None = None
@@ -90,7 +90,7 @@ class HostTrunks(HostWing):
         return found
 
     def _apply(self, wanted: dict[str, Assignment]) -> None:
-        """Plug these subports, and no others. One that fails is tried again with the next report."""
+        """Plug these subports, and no others. A failed one is tried again with the next report."""
         for port_id, item in list(self._plugged.items()):
             if port_id not in wanted or wanted[port_id].place() != item.place():
                 self._try(item, self._unplug)

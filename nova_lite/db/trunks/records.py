@@ -261,7 +261,7 @@ def _remove(uow: UnitOfWork, row: Row, port_ids: Collection[str]) -> None:
 
 
 def _notify(uow: UnitOfWork, row: Row, port_ids: Collection[str] = ()) -> None:
-    """Let the hosts of the trunk's server, and those that have these subports, look at them."""
+    """Let the host of the trunk's server, and the hosts of these subports, look at them."""
     server = sa.select(Instance.host).join(Port, Port.instance_uuid == Instance.uuid).where(Port.id == row.port_id)
     hosts = set(uow.session.scalars(server))
     if port_ids:

@@ -17,13 +17,14 @@ MODULES="drivers/virtio/virtio_ring drivers/virtio/virtio drivers/virtio/virtio_
 second_init() {
     cat <<INIT
 export PATH=$TEST_VENV/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8
+mkdir -p /lib/modules
+cp -r $modules /lib/modules/
 for place in /run /tmp /var/tmp /dev/shm; do
     mkdir -p \$place
     mount -t tmpfs memory \$place
 done
-mkdir -p /dev/pts /lib/modules
+mkdir -p /dev/pts
 mount -t devpts devpts /dev/pts
-cp -r $modules /lib/modules/
 busybox depmod
 printf '#!/bin/sh\\nexec busybox modprobe "\$@"\\n' >/run/modprobe
 chmod 755 /run/modprobe

@@ -4,8 +4,8 @@ A query function takes a `UnitOfWork` first. It returns typed objects, or rows f
 never commits: `Database.write` commits once per message.
 
 Each wing has the name that its subject has in the conductor and in the API. A wing imports wings below it only:
-`upkeep` and `migrations`, `dns`, `load_balancer` and `trunks`, `backups` and `network`, `servers`, `volume`, `hosts`, `image` and
-`identity`, `core`. `creates` is above them all.
+`upkeep` and `migrations`, `dns`, `load_balancer` and `trunks`, `backups` and `network`, `servers`, `volume`, `hosts`,
+`image` and `identity`, `core`. `creates` is above them all.
 
 - `core`: connections, transactions, tables, and what all wings use: the queue of actions, quotas, pages of lists
 - `identity`: records of the identity service

@@ -18,7 +18,7 @@ from nova_lite.objects import VIF, Network
 from nova_lite.virt.libvirt.net import realms
 from nova_lite.virt.libvirt.net.names import bridge_name, tap_name
 from tests.integration.libvirt.namespaces import DISCOVER
-from tests.integration.network.routed_host import A, B, RoutedHost, router
+from tests.integration.network.routed_host import A, B, C, RoutedHost, router
 
 #: Program that connects or disconnects a subport, in the namespace of the host, as the compute daemon does.
 _CALL = """
@@ -119,7 +119,7 @@ def test_subport_sends_from_its_own_addresses_only(host: RoutedHost) -> None:
     host.in_space(space, "ip", "address", "add", "10.2.0.99/24", "dev", name)
     host.in_space(space, "ip", "route", "replace", "10.2.0.0/24", "dev", name, "src", "10.2.0.99")
     assert host.cut_off("one", far.address, 22), "another address"
-    host.in_space(space, "ip", "address", "delete", "10.2.0.99/24", "dev", name)
+    host.in_space(space, "ip", "route", "replace", "10.2.0.0/24", "dev", name, "src", item.vif.address)
     assert host.reaches("one", far.address, 22)
     host.in_space(space, "ip", "link", "set", name, "address", parent.mac_address)
     assert host.cut_off("one", far.address, 22), "another MAC address"
@@ -141,12 +141,14 @@ def test_security_groups_filter_a_subport(host: RoutedHost) -> None:
 
 
 def test_subport_reaches_networks_behind_a_router_and_gets_its_address_by_dhcp(host: RoutedHost) -> None:
-    parent, other = host.guest_on(A, "one", 10), host.guest_on(A, "two", 11)
+    parent, other = host.guest_on(A, "one", 10), host.guest_on(C, "two", 10)
     item = subport(host, parent, B, 20)
     tag(host, "one", item.vif)
     host.serve("one", 22)
-    host.drive(router(A, B, guests=[parent, other, item.vif]))
+    host.drive(router(B, C, guests=[other, item.vif]))
     call(host, "connect", item)
+    way = ("via", B.gateway or "", "dev", f"eth0.{VLAN}")
+    host.in_space(host.space("one"), "ip", "route", "add", C.cidr, *way)
     assert host.reaches("two", item.vif.address, 22)
     program = DISCOVER.replace("eth0", f"eth0.{VLAN}")
     found = host.in_space(host.space("one"), sys.executable, "-c", program, item.vif.mac_address, "20")

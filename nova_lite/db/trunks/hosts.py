@@ -23,7 +23,7 @@ _OWN = (
     TrunkSubport.state,
     TrunkSubport.arriving_host,
     Trunk.port_id,
-    Trunk.project_id,
+    Port.project_id,
     Port.bound_host,
     Instance.host,
     Instance.task_state,

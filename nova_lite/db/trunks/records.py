@@ -134,10 +134,10 @@ def _require_room(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> Non
 
 
 def _locked_port(uow: UnitOfWork, context: RequestContext, port_id: str, project_id: str) -> Port:
-    """Return the locked row of a port of a project. Raises `NoSuchPort`."""
+    """Return the locked row of a port of a project, for an admin of any. Raises `NoSuchPort`."""
     found = ports.get(uow, context, port_id)
     row = uow.session.get(Port, port_id, with_for_update=True, populate_existing=True)
-    if row is None or found.project_id != project_id:
+    if row is None or (found.project_id != project_id and not context.is_admin):
         raise exceptions.NoSuchPort(port_id=port_id[:64])
     return row
 

@@ -339,6 +339,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
         ("security-group-rules", rule_id),
     ):
         assert user("network", "PUT", f"/{path}/{tagged}/tags/{mark}").status_code == 201
+    assert user("network", "PUT", f"/trunks/{trunk_id}/tags/{mark}").status_code == 201
     assert admin("network", "PUT", f"/qos/policies/{qos_policy['id']}/tags/{mark}").status_code == 201
     ports = user("compute", "GET", f"/servers/{server_id}/os-interface").json()["interfaceAttachments"]
     actions = user("compute", "GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]

@@ -22,7 +22,7 @@ the generation on disk. A revoked generation is never built here again, so anoth
 - `port_filters`: packet filters, routers and tunnels of the host, as the conductor's rows say
 - `volumes`: work on the files of volumes; attachments are in ``operations.volumes``
 - `user_volumes`: requests to Cinder as the user; it runs in the API daemon
-- `wings`, `load_balancer`: parts that the host loads only if an operator wants them
+- `wings`, `load_balancer`, `trunks`: parts that the host loads only if an operator wants them
 - `consoles`, `image_caching`, `server_metrics`: consoles, cached images, and metrics of servers
 - `usage_history`, `usage_file`: the use of the host and its servers over a week, for graphs, and its file
 - `metadata_sockets`: sockets of the metadata service, which go to the APIs of the machine

@@ -9,7 +9,7 @@ A wing imports `operations` and `engine`, but no other wing.
 - `database`: RPC methods that are one function of `nova_lite.db`, such as changes of routers and quotas
 - `identity`: RPC methods about records of the identity service
 - `lost_devices`: tells owners of servers that devices have vanished
-- `wings`, `dns`, `load_balancer`: parts that a conductor loads only if an operator wants them
+- `wings`, `dns`, `load_balancer`, `trunks`: parts that a conductor loads only if an operator wants them
 - `replay_cache`: makes repeated messages harmless
 - `engine`: takes an action from acceptance to its end, or undoes it
 - `operations`: what only one operation does

@@ -34,8 +34,9 @@ OPTS = [
         "wings",
         default=[],
         help=(
-            "Further parts of the cloud that conductors and compute hosts load: dns, load_balancer. Set it on all of "
-            "them, and add the API of the same name to [api] enabled_apis."
+            "Further parts of the cloud that conductors and compute hosts load: dns, load_balancer, trunks. Set it on "
+            "all of them, and add the API of the same name to [api] enabled_apis. The network API serves trunks: "
+            "set it where that API runs, too."
         ),
     ),
     cfg.IntOpt(

@@ -4,8 +4,8 @@ A query function takes a `UnitOfWork` first. It returns typed objects, or rows f
 never commits: `Database.write` commits once per message.
 
 Each wing has the name that its subject has in the conductor and in the API. A wing imports wings below it only:
-`upkeep` and `migrations`, `dns` and `load_balancer`, `backups` and `network`, `servers`, `volume`, `hosts`, `image` and
-`identity`, `core`. `creates` is above them all.
+`upkeep` and `migrations`, `dns`, `load_balancer` and `trunks`, `backups` and `network`, `servers`, `volume`, `hosts`,
+`image` and `identity`, `core`. `creates` is above them all.
 
 - `core`: connections, transactions, tables, and what all wings use: the queue of actions, quotas, pages of lists
 - `identity`: records of the identity service
@@ -17,6 +17,7 @@ Each wing has the name that its subject has in the conductor and in the API. A w
 - `dns`: zones and record sets of projects
 - `backups`: backups by policies, and servers with a replica at another site
 - `load_balancer`: load balancers
+- `trunks`: trunks and their subports
 - `upkeep`: consistency, purges, dumps, overviews, and the work of a reconciler sweep
 - `migrations`: versions of the schema, and the scripts between them
 - `creates`: the snapshot of all that a create needs from the wings

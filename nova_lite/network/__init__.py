@@ -20,6 +20,7 @@ Backend::
     conf/neutron.py             options ``[neutron]``
 
 - `trace`: the way of a packet, as a model of what hosts do to it
+- `trunks`: trunks, their subports, and the messages about them
 
 API, with Neutron's v2.0 endpoints::
 
@@ -35,6 +36,7 @@ Conductor::
     conductor/network/                   RPC methods, attach with Neutron, packet filters
     conductor/operations/interfaces.py   attach and detach
     conductor/engine/network_calls.py    calls to the backend during an action
+    conductor/trunks/, db/trunks/        the wing of trunks
     db/network/                          SQL: networks, ports with their devices, routers, security groups, addresses
     objects/network.py                   Network, VIF, NetworkRequest
     objects/router.py                    Router, HostRouter
@@ -43,6 +45,7 @@ Compute::
 
     compute/port_filters.py                packet filters, routers and tunnels of the host
     compute/operations/interfaces.py       attach and detach on the host
+    compute/trunks/                        VLANs of guests' interfaces on bridges
     virt/libvirt/net/networks.py           bridges, NAT and DHCP
     virt/libvirt/net/security_groups.py    nftables: security groups
     virt/libvirt/net/routers.py            packets between networks

@@ -206,6 +206,7 @@ TAGS = {
     "ports": _tags("ports", _PORT),
     "routers": _tags("routers", _ROUTER),
     "floatingips": _tags("floatingips", _FLOATING),
+    "trunks": _tags("trunks", "/v2.0/trunks/{trunk_id}"),
     "security_groups": _tags("security_groups", _GROUP),
     "security_group_rules": _tags("security_group_rules", _RULE),
 }
@@ -239,6 +240,12 @@ SCOPE = _objects("address_scope", "/v2.0/address-scopes")
 ADDRESS_GROUP = _objects("address_group", "/v2.0/address-groups", "add_addresses", "remove_addresses")
 RBAC = _objects("rbac_policy", "/v2.0/rbac-policies")
 FORWARDING = _objects("floatingip_port_forwarding", f"{_FLOATING}/port_forwardings")
+TRUNK = _objects("trunk", "/v2.0/trunks")
+SUBPORTS_GET = rule("get_subports", READER, "List the subports of a trunk", "GET /v2.0/trunks/{trunk_id}/get_subports")
+SUBPORTS_ADD = rule("add_subports", MEMBER, "Add subports to a trunk", "PUT /v2.0/trunks/{trunk_id}/add_subports")
+SUBPORTS_REMOVE = rule(
+    "remove_subports", MEMBER, "Remove subports from a trunk", "PUT /v2.0/trunks/{trunk_id}/remove_subports"
+)
 QOS_POLICY = _objects("policy", "/v2.0/qos/policies", changes=ADMIN)
 QOS_RULES = {
     kind: _objects(f"policy_{kind}_rule", f"/v2.0/qos/policies/{{policy_id}}/{kind}_rules", changes=ADMIN)

@@ -305,6 +305,12 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
     forwarded = make("network", "/floatingips", body)["floatingip"]
     path = f"/floatingips/{forwarded['id']}/port_forwardings"
     forwarding_id = make("network", path, {"port_forwarding": forward})["port_forwarding"]["id"]
+    body = {"port": {**named, "network_id": network_id}}
+    parent_id, subport_id = (make("network", "/ports", body)["port"]["id"] for _ in range(2))
+    subports = [{"port_id": subport_id, "segmentation_type": "vlan", "segmentation_id": 2}]
+    trunk_id = make("network", "/trunks", {"trunk": {**named, "port_id": parent_id, "sub_ports": subports}})["trunk"][
+        "id"
+    ]
     values = {"subnetpool": {"prefixes": ["10.99.0.0/24"]}, "address_group": {"addresses": ["10.99.0.0/24"]}}
     pool_id = make("network", "/subnetpools", {"subnetpool": {**named, **values["subnetpool"]}})["subnetpool"]["id"]
     body = {"address_group": {**named, **values["address_group"]}}
@@ -333,6 +339,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
         ("security-group-rules", rule_id),
     ):
         assert user("network", "PUT", f"/{path}/{tagged}/tags/{mark}").status_code == 201
+    assert user("network", "PUT", f"/trunks/{trunk_id}/tags/{mark}").status_code == 201
     assert admin("network", "PUT", f"/qos/policies/{qos_policy['id']}/tags/{mark}").status_code == 201
     ports = user("compute", "GET", f"/servers/{server_id}/os-interface").json()["interfaceAttachments"]
     actions = user("compute", "GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
@@ -381,6 +388,7 @@ def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str, cidr6: 
         "floating_ip": [str(address["id"]), leading["id"]],
         "forwarded_address": [forwarded["id"]],
         "port_forwarding": [forwarding_id],
+        "trunk": [trunk_id],
         "address": [address["ip"], leading["floating_ip_address"], forwarded["floating_ip_address"]],
         "network": [network_id],
         "subnet": [first_id, subnet6_id, second_id],
@@ -435,6 +443,8 @@ def cast(broker: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cas
     del broker
     path, join_port, page_port = tmp_path_factory.mktemp("member"), free_port(), free_port()
     config = f"""
+[DEFAULT]
+wings = trunks
 [api]
 enabled_apis = osapi_compute, identity, image, volume, network, placement, metadata, join, page
 join_port = {join_port}
@@ -733,6 +743,10 @@ def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
             None,
             "PUT",
         )
+    for which in cast.things["port"]:
+        subports = [{"port_id": which, "segmentation_type": "vlan", "segmentation_id": 3}]
+        yield "network", "/trunks", {"trunk": {"port_id": which}}, None, "POST"
+        yield "network", f"/trunks/{mine['trunk']}/add_subports", {"sub_ports": subports}, None, "PUT"
     limited = {"qos_policy_id": theirs["qos_policy"]}
     yield ask("network", limited)
     yield ask("floatingip", {"floating_network_id": cast.pool, **limited})

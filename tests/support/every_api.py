@@ -35,6 +35,7 @@ PATCH = "application/openstack-images-v2.1-json-patch"
 _OPTIONS = """
 [DEFAULT]
 service_down_time = 1000000
+wings = trunks
 [compute]
 hypervisor_timeout = 1000000
 [api]
@@ -179,6 +180,15 @@ class EveryApi(InProcessCloud):
         made = make("network", path, {"port_forwarding": body})["port_forwarding"]["id"]
         return {"forwarded_address": [address_id], "port_forwarding": [made], "forwarded_port": [port_id]}
 
+    def _furnish_trunk(self, network_id: str) -> dict[str, list[str]]:
+        """Create a trunk with a subport, and ports for further ones."""
+        make = self.made
+        body = {"port": {"network_id": network_id}}
+        parent, subport, *free = (make("network", "/ports", body)["port"]["id"] for _ in range(4))
+        subports = [{"port_id": subport, "segmentation_type": "vlan", "segmentation_id": 2}]
+        made = make("network", "/trunks", {"trunk": {"port_id": parent, "sub_ports": subports}})["trunk"]["id"]
+        return {"trunk": [made], "subport": [subport], "free_parent": free[:1], "free_subport": free[1:]}
+
     def _furnish(self) -> dict[str, list[str]]:
         make = self.made
         self.conductor.db.write(floating_ips.create_pool, "public", "172.24.9.32/28")
@@ -273,6 +283,7 @@ class EveryApi(InProcessCloud):
             "keypair": ["one"],
             "floating_ip": [address["id"]],
             **forwarded,
+            **self._furnish_trunk(network_id),
             "network": [network_id],
             "subnet": [subnet_id],
             "router": [router_id],

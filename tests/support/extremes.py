@@ -496,6 +496,17 @@ BODIES: dict[tuple[str, str, str], Any] = {
     },
     ("network", "PUT", "/routers/{id}/add_router_interface"): {"subnet_id": "{subnet}"},
     ("network", "PUT", "/routers/{id}/remove_router_interface"): {"subnet_id": "{subnet}"},
+    ("network", "POST", "/trunks"): {
+        "trunk": {
+            "name": "new", "description": "text", "project_id": "{project}", "admin_state_up": True,
+            "port_id": "{free_parent}", "sub_ports": [],
+        }
+    },
+    ("network", "PUT", "/trunks/{id}"): {"trunk": {"name": "one", "description": "text", "admin_state_up": True}},
+    ("network", "PUT", "/trunks/{id}/add_subports"): {
+        "sub_ports": [{"port_id": "{free_subport}", "segmentation_type": "vlan", "segmentation_id": 3}]
+    },
+    ("network", "PUT", "/trunks/{id}/remove_subports"): {"sub_ports": [{"port_id": "{subport}"}]},
     **{
         ("network", method, f"/{name}/{{id}}/tags"): {"tags": ["blue", "green"]}
         for name in tags.KINDS

@@ -93,6 +93,7 @@ KINDS = {
     "floatingip_id": "forwarded_address",
     "port_forwardings": "port_forwarding",
     "routers": "router",
+    "trunks": "trunk",
     "subnetpools": "subnet_pool",
     "address-scopes": "address_scope",
     "address-groups": "address_group",
@@ -258,6 +259,9 @@ BODIES: dict[tuple[str, str, str], list[Any]] = {
         for name in network_tags.KINDS
         for method in ("POST", "PUT")
     },
+    ("network", "PUT", "/trunks/{id}"): [{"trunk": {"name": "taken"}}],
+    ("network", "PUT", "/trunks/{id}/add_subports"): [{"sub_ports": []}],
+    ("network", "PUT", "/trunks/{id}/remove_subports"): [{"sub_ports": []}],
     ("network", "PUT", "/subnetpools/{id}"): [{"subnetpool": {"name": "taken"}}],
     ("network", "PUT", "/subnetpools/{id}/add_prefixes"): [{"prefixes": ["10.99.0.0/24"]}],
     ("network", "PUT", "/subnetpools/{id}/remove_prefixes"): [{"prefixes": ["10.99.0.0/24"]}],

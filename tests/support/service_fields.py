@@ -59,6 +59,8 @@ FIELDS: dict[tuple[str, str, str], dict[str, Any]] = {
         "tags": ["red"], "routes": [{"destination": "10.70.0.0/16", "nexthop": "10.65.0.9"}],
     },
     ("network", "PUT", "/routers/{id}"): _ROUTER,
+    ("network", "POST", "/trunks"): {**_TEXTS, "admin_state_up": False},
+    ("network", "PUT", "/trunks/{id}"): {**_TEXTS, "admin_state_up": False},
     ("network", "POST", "/floatingips"): {
         **_FLOATING, "dns_name": "one", "dns_domain": "example.org.", "tags": ["red"],
         "floating_ip_address": "172.24.9.40",

@@ -26,6 +26,7 @@
 - `subnet_pools`: prefixes from which subnets get theirs
 - `subnets`: subnets of networks and of pools of floating addresses
 - `tags`: tags of resources: ``/tags`` below each of them
+- `trunks`: trunks of ports, whose subports are VLANs on the interface of a server
 - `versions`: versions of the API, and their document
 - `views`: responses of the network API in Neutron's form
 """

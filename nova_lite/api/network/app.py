@@ -25,6 +25,7 @@ from nova_lite.api.network.security_groups import SecurityGroupRules, SecurityGr
 from nova_lite.api.network.subnet_pools import SubnetPools
 from nova_lite.api.network.subnets import Subnets
 from nova_lite.api.network.tags import Tags
+from nova_lite.api.network.trunks import Trunks
 from nova_lite.base import exceptions
 
 #: Backends whose networks are rows of the conductor's database.
@@ -55,6 +56,7 @@ class NetworkApp(rest.ServiceApplication):
         FloatingIps,
         PortForwardings,
         Routers,
+        Trunks,
         Tags,
         Quotas,
         Agents,

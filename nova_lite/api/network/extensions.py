@@ -7,6 +7,7 @@ from typing import Any
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.network.resource import NetworkResource
 from nova_lite.base import exceptions
+from nova_lite.network.trunks import WING
 from nova_lite.policies import network_service as policies
 
 _KNOWN = {
@@ -78,24 +79,30 @@ _KNOWN = {
     "standard-attr-timestamp": ("Resource timestamps", "Resources have times of creation and of the last change"),
 }
 
+#: Extensions of clouds with the wing.
+_OF_TRUNKS = {
+    "trunk": ("Trunk Extension", "Servers reach networks of further ports by VLANs on an interface"),
+    "trunk-details": ("Trunk port details", "Parent ports show their trunks"),
+}
+
 
 class Extensions(NetworkResource):
     """Extensions of Neutron's API."""
 
     @route("GET", "/extensions", policies.EXTENSIONS_GET, response="extensions")
     def index(self, req: ServiceRequest) -> list[dict[str, Any]]:
-        return _views()
+        return self._views()
 
     @route("GET", "/extensions/{alias}", policies.EXTENSIONS_GET, response="extension")
     def show(self, req: ServiceRequest, alias: str) -> dict[str, Any]:
-        for extension in _views():
+        for extension in self._views():
             if extension["alias"] == alias:
                 return extension
         raise exceptions.NotFound(f"Extension with alias {alias[:64]} does not exist")
 
-
-def _views() -> list[dict[str, Any]]:
-    return [
-        {"alias": alias, "name": name, "description": text, "updated": "2026-01-01T00:00:00-00:00", "links": []}
-        for alias, (name, text) in _KNOWN.items()
-    ]
+    def _views(self) -> list[dict[str, Any]]:
+        known = _KNOWN | (_OF_TRUNKS if WING in self.conf.wings else {})
+        return [
+            {"alias": alias, "name": name, "description": text, "updated": "2026-01-01T00:00:00-00:00", "links": []}
+            for alias, (name, text) in sorted(known.items())
+        ]

@@ -11,7 +11,7 @@ from msgspec import field
 from nova_lite.api.http.bodies import SAME
 from nova_lite.api.http.rest import ServiceRequest, route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.network import dns, fields, listing, requests, views
+from nova_lite.api.network import dns, fields, listing, requests, trunks, views
 from nova_lite.api.network.fixed_addresses import NO_ADDRESS, FixedAddresses, FixedIps, Subnets, fixed_addresses
 from nova_lite.api.network.resource import NetworkResource, lists, shows
 from nova_lite.base import exceptions
@@ -23,8 +23,8 @@ from nova_lite.policies import network_service as policies
 
 _PATH, _ONE, _KEY = "/ports", "/ports/{id}", "port"
 _DEVICE = ("device_id", "device_owner")
-#: Beginnings of the owners of servers' and routers' ports.
-_RESERVED_OWNERS = ("compute:", "network:")
+#: Beginnings of the owners of servers' and routers' ports, and of subports.
+_RESERVED_OWNERS = ("compute:", "network:", "trunk:")
 _RELEASES = {"Server": "detach it with the compute API", "Router": "remove it by remove_router_interface"}
 _NO_OTHER_KIND = "The kind of a port cannot be changed: make another port."
 _NO_BINDING = "The host of a port is that of its server: give it to a server by the compute API."
@@ -94,9 +94,16 @@ class Ports(NetworkResource):
     @lists(_PATH, policies.PORT_GET, "ports")
     def index(self, req: ServiceRequest) -> Response:
         for_admin, domain = req.allows(policies.PORT_GET_BINDING), self.conf.network.dns_domain
+        of_trunks: dict[str, views.View] = {}
+
+        def fetch(query: ListQuery) -> list[Port]:
+            found = self.conductor.port_list(req.context, query.filters, query)
+            of_trunks.update(trunks.of_ports(self, req, found))
+            return found
+
         source = listing.Source(
-            lambda query: self.conductor.port_list(req.context, query.filters, query),
-            lambda port: [views.port(port, for_admin, domain)],
+            fetch,
+            lambda port: [views.port(port, for_admin, domain) | of_trunks.get(port.id, {})],
             _CONDUCTOR_FILTERS,
         )
         return self.listed(req, source)
@@ -106,7 +113,8 @@ class Ports(NetworkResource):
         return listing.cut(req, self._view(req, self.conductor.port_get(req.context, id)))
 
     def _view(self, req: ServiceRequest, port: Port) -> views.View:
-        return views.port(port, req.allows(policies.PORT_GET_BINDING), self.conf.network.dns_domain)
+        shown = views.port(port, req.allows(policies.PORT_GET_BINDING), self.conf.network.dns_domain)
+        return shown | trunks.of_ports(self, req, [port]).get(port.id, {})
 
     @route("GET", f"{_ONE}/trace", policies.PORT_TRACE, query=_OF_PACKET, response="trace")
     def trace(self, req: ServiceRequest, id: str) -> views.View:

@@ -36,6 +36,7 @@ class Limits(Body):
     security_group: Limit = SAME
     security_group_rule: Limit = SAME
     rbac_policy: Limit = SAME
+    trunk: Limit = SAME
 
 
 class ChangedQuota(Limits):

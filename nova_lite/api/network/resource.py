@@ -22,6 +22,12 @@ class NetworkResource(rest.ServiceResource):
     def require_changeable(self, req: ServiceRequest, id: str) -> None:
         """Raise an error for a resource that no user changes. The conductor refuses those of other projects."""
 
+    def change_tags(
+        self, req: ServiceRequest, kind: str, id: str, add: list[str], remove: list[str] | None
+    ) -> list[str]:
+        """Change the tags of a resource, and return them. ``kind``: the conductor's name of its kind."""
+        return self.conductor.network_tags_change(req.context, kind, id, add, remove)
+
     def created(
         self,
         req: ServiceRequest,

@@ -17,6 +17,7 @@ from nova_lite.api.network.routers import Routers
 from nova_lite.api.network.security_groups import SecurityGroupRules, SecurityGroups
 from nova_lite.api.network.subnet_pools import SubnetPools
 from nova_lite.api.network.subnets import Subnets
+from nova_lite.api.network.trunks import Trunks
 from nova_lite.base import exceptions
 from nova_lite.policies import network_service as policies
 
@@ -30,6 +31,7 @@ KINDS: dict[str, type[NetworkResource]] = {
     "ports": Ports,
     "routers": Routers,
     "floatingips": FloatingIps,
+    "trunks": Trunks,
     "security-groups": SecurityGroups,
     "security-group-rules": SecurityGroupRules,
 }
@@ -85,8 +87,9 @@ class Tags(NetworkResource):
 
     def _change(self, req: ServiceRequest, id: str, add: list[str], remove: list[str] | None) -> list[str]:
         self.index(req, id)
-        self._resource(req).require_changeable(req, id)
-        return self.conductor.network_tags_change(req.context, _kind(_name(req)), id, add, remove)
+        resource = self._resource(req)
+        resource.require_changeable(req, id)
+        return resource.change_tags(req, _kind(_name(req)), id, add, remove)
 
     def _resource(self, req: ServiceRequest) -> NetworkResource:
         return self.app.part(KINDS[_name(req)])

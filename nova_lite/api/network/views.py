@@ -10,6 +10,7 @@ from nova_lite.api.network import dns
 from nova_lite.base import ip
 from nova_lite.base.ids import derived_id
 from nova_lite.network import factory
+from nova_lite.network.trunks import VLAN, Subport, Trunk
 from nova_lite.objects import (
     AddressGroup,
     AddressScope,
@@ -236,6 +237,30 @@ def port(shown: Port, for_admin: bool, domain: str = "") -> View:
             "binding:profile": {},
         }
     return view
+
+
+def trunk(shown: Trunk) -> View:
+    return {
+        "id": shown.id,
+        "name": shown.name,
+        "description": shown.description,
+        **_project(shown.project_id),
+        "port_id": shown.port_id,
+        "admin_state_up": shown.admin_state_up,
+        "status": shown.status,
+        "sub_ports": [_subport(item) for item in shown.sub_ports],
+        **_standard(shown),
+    }
+
+
+def _subport(shown: Subport) -> View:
+    return {"port_id": shown.port_id, "segmentation_type": VLAN, "segmentation_id": shown.segmentation_id}
+
+
+def trunk_details(shown: Trunk) -> View:
+    """Return what the parent port of a trunk shows of it."""
+    subports = [_subport(item) | {"mac_address": item.mac_address} for item in shown.sub_ports]
+    return {"trunk_id": shown.id, "sub_ports": subports}
 
 
 def _fixed_ips(shown: Port) -> list[View]:
@@ -595,5 +620,6 @@ ATTRIBUTES: dict[str, set[str]] = {
     "address_groups": set(address_group(AddressGroup(id="", project_id=""))),
     "policies": set(qos_policy(QosPolicy(id="", project_id=""))),
     **{f"{kind}_rules": {"id", *names} for kind, names in QOS_RULES.items()},
+    "trunks": set(trunk(Trunk(id="", project_id="", port_id=""))),
     "rbac_policies": set(rbac_policy(RbacPolicy(id="", project_id="", object_type="", object_id="", target=""))),
 }

@@ -407,3 +407,39 @@ class ProviderUnsupportedOption(NovaLiteException):
 
 class FloatingIpLeadsToPort(Conflict):
     msg_fmt = "Floating IP %(address)s leads to port %(port_id)s, so it has no port forwardings."
+
+
+class TrunkNotFound(NotFound):
+    msg_fmt = "Trunk %(trunk_id)s could not be found."
+
+
+class SubPortNotFound(NotFound):
+    msg_fmt = "SubPort %(port_id)s on trunk %(trunk_id)s could not be found."
+
+
+class TrunkPortInUse(Conflict):
+    msg_fmt = "Port %(port_id)s is in use by another trunk."
+
+
+class ParentPortInUse(Conflict):
+    msg_fmt = "Port %(port_id)s is currently in use and is not eligible for use as a parent port."
+
+
+class DuplicateSubPort(Conflict):
+    msg_fmt = "segmentation_type vlan and segmentation_id %(segmentation_id)s already in use on trunk %(trunk_id)s."
+
+
+class SubPortMtuGreaterThanTrunkPortMtu(Conflict):
+    msg_fmt = "MTU %(port_mtu)s of subport %(port_id)s cannot be greater than MTU %(trunk_mtu)s of trunk %(trunk_id)s."
+
+
+class PortInUseAsTrunkParent(Conflict):
+    msg_fmt = "Port %(port_id)s is currently a parent port for trunk %(trunk_id)s."
+
+
+class PortInUseAsSubPort(Conflict):
+    msg_fmt = "Port %(port_id)s is currently a subport for trunk %(trunk_id)s."
+
+
+class TrunkDisabled(Conflict):
+    msg_fmt = "Trunk %(trunk_id)s is currently disabled."

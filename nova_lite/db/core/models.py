@@ -1159,6 +1159,34 @@ class PortForwarding(Changed, Base):
     description: Mapped[str] = mapped_column(Name)
 
 
+class Trunk(Tagged, Changed, Base):
+    """A trunk: its server reaches the networks of the subports by VLANs on the parent port."""
+
+    __tablename__ = "trunks"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    port_id: Mapped[str] = mapped_column(sa.ForeignKey("ports.id"), unique=True)
+    name: Mapped[str] = mapped_column(Name)
+    description: Mapped[str] = mapped_column(Name)
+    admin_state_up: Mapped[bool]
+
+
+class TrunkSubport(Base):
+    """A subport of a trunk. ``state``: what the host of the trunk's server has reported (`nova_lite.network.trunks`).
+    ``arriving_host``: host to which the server is moving, which has the subport already.
+    """
+
+    __tablename__ = "trunk_subports"
+    __table_args__ = (sa.UniqueConstraint("trunk_id", "segmentation_id"),)
+
+    port_id: Mapped[str] = mapped_column(sa.ForeignKey("ports.id"), primary_key=True)
+    trunk_id: Mapped[str] = mapped_column(sa.ForeignKey("trunks.id"))
+    segmentation_id: Mapped[int]
+    state: Mapped[str] = mapped_column(sa.String(16))
+    arriving_host: Mapped[str | None] = mapped_column(Name, index=True)
+
+
 class SecurityGroup(Tagged, Changed, Base):
     """A project's group of rules. Instances name their groups in ``Instance.security_groups``. The group ``default``
     has no row until a user changes it (`nova_lite.objects.security_group.default_group`). ``stateful``: see

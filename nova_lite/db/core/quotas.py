@@ -34,7 +34,7 @@ UNLIMITED = -1
 RESOURCES = tuple(opt.name for opt in quota_conf.OPTS)
 
 #: Further limits, which the network API sets. The functions in ``db/network`` that make these resources apply them.
-NETWORK_RESOURCES = ("fixed_ips", "networks", "subnets", "routers", "subnet_pools", "rbac_policies")
+NETWORK_RESOURCES = ("fixed_ips", "networks", "subnets", "routers", "subnet_pools", "rbac_policies", "trunks")
 
 #: The project whose limits are the defaults of all projects.
 _DEFAULTS = ""

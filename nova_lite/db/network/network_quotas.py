@@ -9,10 +9,13 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db.core import quotas
 from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.core.models import QuotaLimit
+from nova_lite.db.core.models import QuotaLimit, Trunk
 from nova_lite.db.network import networks as api_networks
 from nova_lite.db.network import port_quota, rbac, routers, security_groups, subnet_pools
 from nova_lite.objects import ProjectLimits, QuotaUsage
+
+#: Limit of trunks, and that of a project without one of its own.
+TRUNKS, TRUNK_LIMIT = "trunks", 100
 
 #: Limits behind Neutron's names. Without a limit of its own, a project may have as many subnets as networks.
 RESOURCES = {
@@ -22,6 +25,7 @@ RESOURCES = {
     "router": routers.RESOURCE,
     "subnetpool": subnet_pools.RESOURCE,
     "rbac_policy": rbac.RESOURCE,
+    "trunk": TRUNKS,
     "floatingip": "floating_ips",
     "security_group": "security_groups",
     "security_group_rule": "security_group_rules",
@@ -39,6 +43,7 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> ProjectLimits
         "router": routers.used(uow, project_id),
         "subnetpool": subnet_pools.used(uow, project_id),
         "rbac_policy": rbac.used(uow, project_id),
+        "trunk": trunks(uow, project_id),
         "floatingip": found["floating_ips"].used,
         "security_group": found["security_groups"].used,
         "security_group_rule": security_groups.rules_of(uow, project_id),
@@ -47,6 +52,11 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> ProjectLimits
     return ProjectLimits(
         project_id=project_id, quotas={name: QuotaUsage(limit=limits[name], used=used[name]) for name in RESOURCES}
     )
+
+
+def trunks(uow: UnitOfWork, project_id: str) -> int:
+    """Return the number of a project's trunks."""
+    return uow.session.scalar(sa.select(sa.func.count(Trunk.id)).where(Trunk.project_id == project_id)) or 0
 
 
 def list_(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext) -> list[ProjectLimits]:
@@ -70,6 +80,7 @@ def _limits(conf: cfg.ConfigOpts, own: dict[str, int]) -> dict[str, int]:
         port_quota.RESOURCE: port_quota.limit_of(conf, own),
         routers.RESOURCE: conf.network.routers_per_project,
         rbac.RESOURCE: rbac.DEFAULT_LIMIT,
+        TRUNKS: TRUNK_LIMIT,
         subnet_pools.RESOURCE: subnet_pools.DEFAULT_LIMIT,
     }
     return {name: own.get(behind, configured.get(behind, -1)) for name, behind in RESOURCES.items()}

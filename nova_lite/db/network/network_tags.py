@@ -41,7 +41,7 @@ def change(
     if kind == _SUBNETS:
         return _change_subnet(uow, context, resource_id, add, remove)
     row = _ROWS[kind](uow, context, resource_id)
-    row.tags = tags = _changed(row.tags, add, remove)
+    row.tags = tags = changed(row.tags, add, remove)
     if not isinstance(row, SecurityGroupRule):
         row.updated_at = uow.now
     uow.session.flush()
@@ -53,16 +53,17 @@ def _change_subnet(
 ) -> list[str]:
     row, version = networks.locked_subnet(uow, context, subnet_id)
     if version == 6 and row.subnet6 is not None:
-        tags = _changed(row.subnet6.tags, add, remove)
+        tags = changed(row.subnet6.tags, add, remove)
         row.subnet6 = msgspec.structs.replace(row.subnet6, tags=tags)
     else:
-        row.subnet_tags = tags = _changed(row.subnet_tags, add, remove)
+        row.subnet_tags = tags = changed(row.subnet_tags, add, remove)
     row.updated_at = uow.now
     uow.session.flush()
     return tags
 
 
-def _changed(present: list[str] | None, add: list[str], remove: list[str] | None) -> list[str]:
+def changed(present: list[str] | None, add: list[str], remove: list[str] | None) -> list[str]:
+    """Return tags after a change. Raises `NetworkTagNotFound`, or `InvalidInput` for too many."""
     present = present or []
     for tag in remove or ():
         if tag not in present:

@@ -15,7 +15,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db.core import if_match, paging, rows
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.events import FiltersChanged, InterfacesChanged
-from nova_lite.db.core.models import FloatingIp, Instance, PortForwarding, RouterInterface, RouterInterface6
+from nova_lite.db.core.models import FloatingIp, Instance, PortForwarding, RouterInterface, RouterInterface6, Trunk
 from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.core.models import Port as Row
 from nova_lite.db.core.models import Router as RouterRow
@@ -24,6 +24,7 @@ from nova_lite.db.network import builtin_networks, further_addresses, port_quota
 from nova_lite.db.servers import interfaces
 from nova_lite.network import local
 from nova_lite.network.address_pool import AddressPool
+from nova_lite.network.trunks import SUBPORT
 from nova_lite.objects import ListQuery, Network, Port, dhcp_options, ipv6
 from nova_lite.objects.pci import NORMAL
 from nova_lite.objects.security_group import DEFAULT
@@ -393,7 +394,7 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     }:
         raise exceptions.RouterPort(port_id=port_id)
     if changes.keys() & set(_DEVICE):
-        if row.instance_uuid is not None or row.bound_host is not None:
+        if _is_used(row) or row.device_owner == SUBPORT:
             raise exceptions.PortInUse(port_id=port_id)
         row.device_id = _device_id(uow, changes.get("device_id", row.device_id))
         row.device_owner = changes.get("device_owner", row.device_owner)
@@ -431,6 +432,11 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
     return get(uow, context, port_id)
 
 
+def _is_used(row: Row) -> bool:
+    """Check whether a server has a port, or a host has it for a service or as a subport."""
+    return row.instance_uuid is not None or row.bound_host is not None
+
+
 def _set_further(uow: UnitOfWork, row: Row, before: Port, wanted: list[str]) -> None:
     """Give a port these further addresses, besides the kept ones. Its host learns of them."""
     uow.session.flush()
@@ -456,7 +462,7 @@ def _check_security(found: Port, changes: dict[str, Any]) -> None:
 
 def _change_mac_address(uow: UnitOfWork, row: Row, mac_address: str) -> None:
     """Give a port without a server another MAC address, and the IPv6 address that follows from it."""
-    if row.instance_uuid is not None:
+    if _is_used(row):
         raise exceptions.PortInUse(port_id=row.id)
     network = builtin_networks.Store(uow).locked([row.network_id])[row.network_id]
     row.mac_address = mac_address
@@ -470,7 +476,7 @@ def _choose_link(uow: UnitOfWork, row: Row, address: str | None, changes: dict[s
 
     Raises `PortInUse`, or `Conflict` if a floating address leads to it.
     """
-    if row.instance_uuid is not None:
+    if _is_used(row):
         raise exceptions.PortInUse(port_id=row.id)
     store = builtin_networks.Store(uow)
     network = store.network_of(row.network_id)
@@ -525,10 +531,16 @@ def locked(uow: UnitOfWork, context: RequestContext, port_id: str) -> Row:
 
 
 def delete(uow: UnitOfWork, context: RequestContext, port_id: str) -> None:
-    """Delete a port. Raises `PortInUse` while a server has it, and `RouterPort` for the interface of a router."""
+    """Delete a port. Raises `PortInUse` while a server has it, `RouterPort` for the interface of a router, and
+    `PortInUseAsTrunkParent` or `PortInUseAsSubPort` for a port of a trunk.
+    """
     found = get(uow, context, port_id)
     if found.router_id is not None:
         raise exceptions.RouterPort(port_id=port_id)
+    if (trunk_id := uow.session.scalars(sa.select(Trunk.id).where(Trunk.port_id == port_id)).first()) is not None:
+        raise exceptions.PortInUseAsTrunkParent(port_id=port_id, trunk_id=trunk_id)
+    if found.device_owner == SUBPORT:
+        raise exceptions.PortInUseAsSubPort(port_id=port_id, trunk_id=found.device_id)
     if context.revision is not None:
         locked(uow, context, port_id)
     free = (Row.id == port_id, Row.instance_uuid.is_(None), Row.bound_host.is_(None))

@@ -32,6 +32,7 @@ from nova_lite.db.core.models import (
     RouterInterface,
     RouterInterface6,
     Service,
+    TrunkSubport,
 )
 from nova_lite.db.core.models import SecurityGroup as Row
 from nova_lite.db.core.models import SecurityGroupRule as RuleRow
@@ -49,6 +50,7 @@ from nova_lite.db.network import (
 )
 from nova_lite.db.network.member_versions import MemberCache, Members
 from nova_lite.db.servers import instances, interfaces
+from nova_lite.network.trunks import SUBPORT
 from nova_lite.objects import ListQuery, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import (
     DEFAULT,
@@ -616,23 +618,40 @@ _PORT_COLUMNS = (
 _PORTS = sa.select(Port.instance_uuid, *_PORT_COLUMNS).where(
     Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True))
 )
-#: Ports that services have on hosts.
-_BOUND = sa.select(Port.bound_host, Port.project_id, *_PORT_COLUMNS).where(
+_IS_SUBPORT = Port.device_owner == SUBPORT
+_OF_BOUND = (Port.project_id, _IS_SUBPORT, *_PORT_COLUMNS)
+#: Ports that services have on hosts, and subports.
+_BOUND = sa.select(Port.bound_host, sa.true(), *_OF_BOUND).where(
     Port.bound_host.in_(sa.bindparam("hosts", expanding=True))
+)
+#: Subports of servers that move to hosts.
+_ARRIVING = (
+    sa.select(TrunkSubport.arriving_host, sa.false(), *_OF_BOUND)
+    .join(TrunkSubport, TrunkSubport.port_id == Port.id)
+    .where(TrunkSubport.arriving_host.in_(sa.bindparam("hosts", expanding=True)))
 )
 #: Names of groups as text of their column: few distinct values occur in many rows.
 _NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
+_JOINED = [sa.func.aggregate_strings(item, " ") for item in (Port.address, Port.address6, interfaces.FURTHER)]
 #: Addresses by project, list of groups and network, all in one row: reading a row takes longer than parsing an address.
 _ADDRESSES = (
     sa.select(
         Instance.project_id,
         _NAMES,
         Port.network_id,
-        *(sa.func.aggregate_strings(item, " ") for item in (Port.address, Port.address6, interfaces.FURTHER)),
+        *_JOINED,
     )
     .join(Instance, Instance.uuid == Port.instance_uuid)
     .where(Instance.project_id.in_(sa.bindparam("projects", expanding=True)), Instance.deleted == sa.false())
     .group_by(Instance.project_id, _NAMES, Port.network_id)
+)
+
+
+#: The same of subports that hosts have.
+_OF_SUBPORTS = (
+    sa.select(Port.project_id, sa.cast(Port.security_groups, sa.Text), Port.network_id, *_JOINED)
+    .where(Port.project_id.in_(sa.bindparam("projects", expanding=True)), _IS_SUBPORT, Port.bound_host.is_not(None))
+    .group_by(Port.project_id, sa.cast(Port.security_groups, sa.Text), Port.network_id)
 )
 
 
@@ -785,18 +804,20 @@ def _ports(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, list[_Port]]:
 
 
 def _add_bound(uow: UnitOfWork, servers: dict[str, dict[str, _Server]], ports: dict[str, list[_Port]]) -> set[str]:
-    """Add the ports that services have on these hosts, each like a server with the port's id. Return their ids.
+    """Add the ports that services have on these hosts, and subports, each like a server with the port's id.
 
-    Only wings have such ports.
+    Only wings have such ports. Return the ids of those of services, which are open.
     """
     found: set[str] = set()
     if not uow.conf.wings:
         return found
-    for host, project_id, *columns in uow.rows(_BOUND, {"hosts": sorted(servers)}).all():
+    values = {"hosts": sorted(servers)}
+    for host, is_here, project_id, is_subport, *columns in (*uow.rows(_BOUND, values), *uow.rows(_ARRIVING, values)):
         port = _Port(*columns)
-        servers[host][port.id] = _Server(port.id, project_id, [], True)
-        ports[port.id] = [port._replace(groups=None)]
-        found.add(port.id)
+        servers[host].setdefault(port.id, _Server(port.id, project_id, [], is_here))
+        ports[port.id] = [port if is_subport else port._replace(groups=None)]
+        if not is_subport:
+            found.add(port.id)
     return found
 
 
@@ -867,7 +888,9 @@ def _members_by_name(uow: UnitOfWork, projects: Collection[str]) -> dict[str, Me
     network.
     """
     found: dict[str, dict[str, dict[str, list[str]]]] = {project_id: {} for project_id in projects}
-    for project_id, names, network_id, *addresses in uow.rows(_ADDRESSES, {"projects": projects}).all():
+    queries = (_ADDRESSES, _OF_SUBPORTS) if uow.conf.wings else (_ADDRESSES,)
+    read = [row for query in queries for row in uow.rows(query, {"projects": projects})]
+    for project_id, names, network_id, *addresses in read:
         told = [address for item in addresses if item is not None for address in item.split(" ")]
         for name in json.loads(names):
             found[project_id].setdefault(name, {}).setdefault(network_id, []).extend(told)

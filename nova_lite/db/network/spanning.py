@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite.db.core.engine import UnitOfWork
-from nova_lite.db.core.models import Allocation, ComputeNode, Instance, Port, Service
+from nova_lite.db.core.models import Allocation, ComputeNode, Instance, Port, Service, TrunkSubport
 from nova_lite.db.core.models import Network as NetworkRow
 from nova_lite.db.hosts import services
 from nova_lite.objects import HostRouter, Network
@@ -32,6 +32,14 @@ def _bound_ends(*columns: Any) -> sa.Select[Any]:
     return query.where(NetworkRow.vni.is_not(None)).distinct()
 
 
+def _arriving_ends(*columns: Any) -> sa.Select[Any]:
+    """Select the same for subports of servers that move to hosts."""
+    query = sa.select(*columns).select_from(Port).join(NetworkRow, NetworkRow.id == Port.network_id)
+    query = query.join(TrunkSubport, TrunkSubport.port_id == Port.id)
+    query = query.join(ComputeNode, ComputeNode.host == TrunkSubport.arriving_host)
+    return query.where(NetworkRow.vni.is_not(None)).distinct()
+
+
 _MINE = _ends(Port.network_id, ComputeNode.host).where(ComputeNode.host.in_(sa.bindparam("hosts", expanding=True)))
 _ENDS = _ends(Port.network_id, ComputeNode.id, ComputeNode.host).where(
     Port.network_id.in_(sa.bindparam("networks", expanding=True))
@@ -40,6 +48,12 @@ _BOUND_MINE = _bound_ends(Port.network_id, ComputeNode.host).where(
     Port.bound_host.in_(sa.bindparam("hosts", expanding=True))
 )
 _BOUND_ENDS = _bound_ends(Port.network_id, ComputeNode.id, ComputeNode.host).where(
+    Port.network_id.in_(sa.bindparam("networks", expanding=True))
+)
+_ARRIVING_MINE = _arriving_ends(Port.network_id, ComputeNode.host).where(
+    TrunkSubport.arriving_host.in_(sa.bindparam("hosts", expanding=True))
+)
+_ARRIVING_ENDS = _arriving_ends(Port.network_id, ComputeNode.id, ComputeNode.host).where(
     Port.network_id.in_(sa.bindparam("networks", expanding=True))
 )
 #: A query of its own: `_ENDS` would read the same inventory once for each port.
@@ -57,7 +71,7 @@ def peers(
     """
     mine = {
         (network_id, host)
-        for query in (_MINE, *([_BOUND_MINE] if uow.conf.wings else []))
+        for query in (_MINE, *([_BOUND_MINE, _ARRIVING_MINE] if uow.conf.wings else []))
         for network_id, host in uow.rows(query, {"hosts": hosts})
     }
     together = _connected(routed)
@@ -85,7 +99,11 @@ def _reached(uow: UnitOfWork, networks: Collection[str]) -> dict[str, list[tuple
     """Return, by network, tunnel addresses with their hosts, in order. Hosts that reported none are left out."""
     values = {"networks": networks}
     ends = (
-        {tuple(row) for query in (_ENDS, *([_BOUND_ENDS] if uow.conf.wings else [])) for row in uow.rows(query, values)}
+        {
+            tuple(row)
+            for query in (_ENDS, *([_BOUND_ENDS, _ARRIVING_ENDS] if uow.conf.wings else []))
+            for row in uow.rows(query, values)
+        }
         if networks
         else set()
     )

@@ -87,7 +87,8 @@ group = SecurityGroup(id="g", name="g", rules=both)
 firewall = PortFirewall(conf, "t", settings["directory"], networks.numbers)
 firewall.prepare(ports)
 floating = {name: address for address, name in settings["floating"].items()}
-known = {"groups": {"g": group}, "instances": {key: ["g"] for key in ports}, "floating": floating}
+known = {"groups": {"g": group}, "floating": floating}
+known["instances"] = {key: [] if key in settings["closed"] else ["g"] for key in ports}
 if settings["filters"]:
     known = msgspec.structs.asdict(msgspec.convert(settings["filters"], PortFilters)) | {"routers": routers.active}
 else:
@@ -131,6 +132,8 @@ class RoutedHost(Room):
         self._directory = Path(tempfile.mkdtemp(prefix=f"{self.name}.", dir="/var/tmp"))
         self._directory.chmod(0o755)
         self._floating: dict[str, str] = {}
+        #: Guests without a security group.
+        self.closed: set[str] = set()
         self.forwardings: list[HostForwarding] = []
         #: Names of guests, by network.
         self.names: dict[str, NetworkMembers] = {}
@@ -227,6 +230,7 @@ class RoutedHost(Room):
             "routers": msgspec.to_builtins(list(routers)),
             "peers": {network_id: [self.peer] if peers else [] for network_id in networks},
             "floating": self._floating,
+            "closed": [self.guests[name].id for name in self.closed],
             "forwardings": msgspec.to_builtins(self.forwardings),
             "names": msgspec.to_builtins(self.names),
             "prefix": self._prefix,

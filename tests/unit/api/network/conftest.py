@@ -30,14 +30,14 @@ KINDS = {
 
 
 class Api:
-    """Requests with noauth2."""
+    """Requests with noauth2. ``more``: further lines of the configuration."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, more: str = "") -> None:
         conf = make_conf(
             path,
             f"enabled_apis = network\n[database]\nconnection = sqlite:///{path}/db.sqlite\n"
             "[network]\nproject_ranges = 10.64.0.0/16\nnetworks_per_project = 3\nrouters_per_project = 3\n"
-            "fixed_ips_per_project = 4\n",
+            f"fixed_ips_per_project = 4\n{more}",
         )
         self.manager, services = make_services(conf, path)
         self.app = deploy.load_app("network", services)

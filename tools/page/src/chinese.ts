@@ -32,7 +32,15 @@ export const WORDS: Catalogue = {
   "Add a key": "添加密钥",
   "Add a key first, to log in with SSH.": "请先添加密钥，以便用 SSH 登录。",
   "Disks of guests": "分配给虚拟机的磁盘",
+  "An address with the same paths as the distributor's site.": "与发行方网站路径相同的地址。",
+  "Choose an image.": "请选择镜像。",
+  "Load a cloud image": "加载云镜像",
   "Make a key": "生成密钥",
+  "Mirror": "镜像站",
+  "The distributor's newest build. Its checksum is not compared, so take a mirror that you trust.":
+    "发行方的最新构建。不比较其校验和，请使用可信的镜像站。",
+  "Without one it is that of the list.": "不填写时使用列表中的名称。",
+  "by a mirror": "经镜像站",
   "Memory of guests": "分配给虚拟机的内存",
   "Nobody can log in to this server.": "没有人能登录这台云主机。",
   "Nothing was measured in this time. Values come within a minute while the compute daemon runs.":

@@ -827,6 +827,16 @@ def test_usage_of_projects_is_shown_and_saved_as_a_file(cloud: dict[str, Any], p
         page.go("usage")
         page.sees("metered")
         assert "All projects" not in page.text()
+        page.press("Prices")
+        page.write("Price of a vCPU hour", "much")
+        page.submit()
+        assert page.browser.run("seen().querySelector('input:invalid')?.value") == "much"
+        page.write("Price of a vCPU hour", "1000,5")
+        page.write("Price of a GiB of memory, for an hour", "2000")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        page.open("usage")
+        page.sees("Cost")
         page.go("overview")
         sdk.compute.delete_server(made)
     page.log_in("admin", PASSWORD)
@@ -836,8 +846,9 @@ def test_usage_of_projects_is_shown_and_saved_as_a_file(cloud: dict[str, Any], p
     page.press("Save as CSV")
     page.browser.wait("saved.length === 1")
     assert page.browser.run("saved[0].split('\\n')[0].trim()").endswith(
-        'Project,ID,Server hours,CPU hours,"Memory, GB hours","Disk, GB hours"'
+        'Project,ID,Server hours,CPU hours,"Memory, GB hours","Disk, GB hours",Cost'
     )
+    page.browser.run("localStorage.removeItem('nova_lite.prices'); true")
     assert page.complaints() == []
 
 

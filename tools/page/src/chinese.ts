@@ -35,7 +35,14 @@ export const WORDS: Catalogue = {
   "An address with the same paths as the distributor's site.": "与发行方网站路径相同的地址。",
   "Choose an image.": "请选择镜像。",
   "Load a cloud image": "加载云镜像",
+  "Cost": "费用",
   "Make a key": "生成密钥",
+  "Price of a GiB of disk, for an hour": "每 GiB 磁盘每小时的价格",
+  "Price of a GiB of memory, for an hour": "每 GiB 内存每小时的价格",
+  "Price of a vCPU hour": "每个 vCPU 每小时的价格",
+  "Prices": "价格",
+  "Your own prices, which this browser keeps. The cloud does not know them.":
+    "你自己的价格，由此浏览器保存。云并不知道它们。",
   "Mirror": "镜像站",
   "The distributor's newest build. Its checksum is not compared, so take a mirror that you trust.":
     "发行方的最新构建。不比较其校验和，请使用可信的镜像站。",

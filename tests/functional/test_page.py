@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import threading
@@ -26,6 +27,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from nova_lite.api.identity import one_time_codes
+from nova_lite.image.sources import catalogue
 from tests.functional.proxy import Proxy
 from tests.support.api_client import ROOT
 from tests.support.browser import CTRL, browser
@@ -44,6 +46,12 @@ users:
 - {name: fresh, project: fresh}
 """
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBZkgYMJVdyBZKqH1IWNkEZkg7RvqrXtlgP9BzhZLdCt me@example.org"
+#: A qcow2 file of version 3 without a cluster of data. Its disk has 1 GiB.
+EMPTY_QCOW2 = (
+    struct.pack(">4sIQIIQIIQQIIQ", b"QFI\xfb", 3, 0, 0, 16, 1 << 30, 0, 2, 1 << 16, 2 << 16, 1, 0, 0)
+    + struct.pack(">QQQII", 0, 0, 0, 4, 104)
+    + bytes(200_000)
+)
 #: A name that is a script where a page makes HTML of names.
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\'"{{7*7}}'
 
@@ -67,9 +75,12 @@ import_hosts = {mirror}
 
 @pytest.fixture(scope="module")
 def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Serve the file ``disk.raw``, and yield host and port."""
+    """Serve the file ``disk.raw`` and an image of Debian, and yield host and port."""
     directory = tmp_path_factory.mktemp("mirror")
     (directory / "disk.raw").write_bytes(b"disk" * 1000)
+    debian = directory / catalogue.find("debian/13").file("x86_64")
+    debian.parent.mkdir(parents=True)
+    debian.write_bytes(EMPTY_QCOW2)
     handler = functools.partial(SimpleHTTPRequestHandler, directory=str(directory))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -578,6 +589,30 @@ def test_image_is_loaded_by_url_and_a_host_that_is_not_listed_is_named(
     page.complaints()
 
 
+def test_cloud_image_is_chosen_from_a_list_and_loaded_by_a_mirror(
+    cloud: dict[str, Any], page: Page, mirror: str
+) -> None:
+    page.log_in("demo", PASSWORD)
+    page.go("images")
+    page.press("Load a cloud image")
+    page.write("Image", "debian 13, x86_64")
+    page.submit()
+    page.sees("Images are not imported from cloud.debian.org:443. Ask the operator to add it to import_hosts.")
+    page.write("Mirror", f"http://{mirror}/")
+    path = catalogue.find("debian/13").file("x86_64")
+    page.sees(f"openstack image import --method web-download --uri http://{mirror}/{path} debian-13")
+    page.submit()
+    page.browser.wait("!document.querySelector('dialog[open]')")
+    with client(cloud) as sdk:
+        (image,) = sdk.image.images(name="debian-13")
+        wait_for("the image", lambda: sdk.image.get_image(image.id).status == "active", 30)
+        found = sdk.image.get_image(image.id)
+        assert (found.size, found.disk_format, found.os_distro) == (len(EMPTY_QCOW2), "qcow2", "debian")
+        assert found.os_admin_user == "debian"
+        sdk.image.delete_image(image)
+    page.complaints()
+
+
 def rows_of(page: Page, label: str) -> list[str]:
     """Return the words of the rows of a table."""
     table = f"document.querySelector('[aria-label={json.dumps(label)}]')"
@@ -792,6 +827,16 @@ def test_usage_of_projects_is_shown_and_saved_as_a_file(cloud: dict[str, Any], p
         page.go("usage")
         page.sees("metered")
         assert "All projects" not in page.text()
+        page.press("Prices")
+        page.write("Price of a vCPU hour", "much")
+        page.submit()
+        assert page.browser.run("seen().querySelector('input:invalid')?.value") == "much"
+        page.write("Price of a vCPU hour", "1000,5")
+        page.write("Price of a GiB of memory, for an hour", "2000")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        page.open("usage")
+        page.sees("Cost")
         page.go("overview")
         sdk.compute.delete_server(made)
     page.log_in("admin", PASSWORD)
@@ -801,8 +846,9 @@ def test_usage_of_projects_is_shown_and_saved_as_a_file(cloud: dict[str, Any], p
     page.press("Save as CSV")
     page.browser.wait("saved.length === 1")
     assert page.browser.run("saved[0].split('\\n')[0].trim()").endswith(
-        'Project,ID,Server hours,CPU hours,"Memory, GB hours","Disk, GB hours"'
+        'Project,ID,Server hours,CPU hours,"Memory, GB hours","Disk, GB hours",Cost'
     )
+    page.browser.run("localStorage.removeItem('nova_lite.prices'); true")
     assert page.complaints() == []
 
 

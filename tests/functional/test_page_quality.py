@@ -60,6 +60,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     options.write_text(
         "[DEFAULT]\nwings = load_balancer\n[api]\nenabled_apis = osapi_compute, identity, image, network, volume, "
         "placement, metadata, page, load_balancer\n"
+        "[image]\nimport_hosts = 127.0.0.1:9\n"
         "[quota]\ninstances = 2000\ncores = -1\nram = -1\n[network]\nfixed_ips_per_project = -1\n"
         "[fake]\nvcpus = 4000\nmemory_mb = 4000000\n"
     )
@@ -171,6 +172,8 @@ def test_dialogs_are_accessible(page: Page, dark: bool) -> None:
     wrong = {}
     for place, button in (
         ("images", "Upload an image"),
+        ("images", "Load a cloud image"),
+        ("usage", "Prices"),
         ("networks", "Create a network"),
         ("routers", "Create a router"),
         ("load-balancers", "Create a load balancer"),
@@ -185,6 +188,12 @@ def test_dialogs_are_accessible(page: Page, dark: bool) -> None:
         if found := violations(page):
             wrong[f"{place} {button}"] = found
         page.press("Cancel")
+    page.browser.run("document.querySelector('.account .drop summary').click(); true")
+    page.press("Second factor")
+    page.browser.wait("!!seen().querySelector('.qr path')")
+    if found := violations(page):
+        wrong["Second factor"] = found
+    page.press("Cancel")
     declare_down(page, "host1", True)
     page.open("hosts/host1")
     page.press("More")

@@ -7,6 +7,7 @@
 - `rights`: what the caller's token allows
 - `daemons`: the versions of the daemons
 - `configuration`: problems of this daemon's configuration files
+- `cloud_images`: well-known images of distributors
 - `events`: the stream of changes
 - `consoles`: the console proxies that the page may reach
 """

@@ -65,8 +65,8 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> PageApp:
 class PageApp:
     """WSGI application. ``apis``: by their names in the page's URLs. They authenticate each request themselves.
 
-    ``own``: the page's rights, daemons, configuration and events, which does the same. ``console_origins``: those of
-    the console proxies' WebSockets.
+    ``own``: the page's rights, daemons, configuration, cloud images and events, which does the same.
+    ``console_origins``: those of the console proxies' WebSockets.
     """
 
     def __init__(

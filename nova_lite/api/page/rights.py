@@ -11,6 +11,7 @@ import webob
 from nova_lite import policies
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.page import consoles
+from nova_lite.api.page.cloud_images import CloudImagesApp
 from nova_lite.api.page.configuration import ConfigurationApp
 from nova_lite.api.page.daemons import DaemonsApp
 from nova_lite.api.page.events import EventsApp
@@ -77,5 +78,6 @@ ROUTES: dict[str, Callable[[wsgi.ApiServices], deploy.App]] = {
     "/rights": RightsApp,
     "/daemons": DaemonsApp,
     "/configuration": ConfigurationApp,
+    "/cloud-images": CloudImagesApp,
     "/events": EventsApp,
 }

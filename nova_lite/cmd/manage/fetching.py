@@ -18,8 +18,6 @@ from nova_lite.objects import Image, ImageQuery
 
 #: Property of an image: the published sum of the bytes that it was fetched from.
 _FETCHED = "fetched_checksum"
-#: Disk format of all known images.
-_FORMAT = "qcow2"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -63,13 +61,10 @@ def _source(found: CloudImage, args: argparse.Namespace) -> tuple[str, Checksum]
 
 
 def _wanted(found: CloudImage, args: argparse.Namespace, wanted: Checksum) -> Image:
-    properties = found.properties | {_FETCHED: str(wanted)}
-    name = found.name.replace("/", "-")
-    if args.architecture != "x86_64":
-        properties["hw_emulation_architecture"] = args.architecture
-        name += f"-{args.architecture}"
+    name = args.name or found.image_name(args.architecture)
+    properties = found.properties(args.architecture) | {_FETCHED: str(wanted)}
     return Image(
-        id=str(uuid.uuid4()), name=args.name or name, disk_format=_FORMAT, visibility=args.visibility,
+        id=str(uuid.uuid4()), name=name, disk_format=catalogue.FORMAT, visibility=args.visibility,
         properties=properties,
     )  # fmt: skip
 
@@ -93,8 +88,8 @@ def _fetch(app: App, image: Image, url: str, wanted: Checksum) -> Image:
     with fetching.partial(store_path, wanted) as path:
         fetching.Download(url, path, wanted, show, app.timing.fetch_wait).run()
         progress.end()
-        formats.check(path, _FORMAT, url)
-        image.virtual_size = formats.virtual_size(path, _FORMAT)
+        formats.check(path, catalogue.FORMAT, url)
+        image.virtual_size = formats.virtual_size(path, catalogue.FORMAT)
         image.min_disk = -(-(image.virtual_size or 0) // 1024**3)
         image.size, image.checksum, image.md5 = store.adopt(store_path, image.id, path)
     return app.db.write(images.create, image)

@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from nova_lite.base import exceptions
 
+#: Disk format of all images.
+FORMAT = "qcow2"
+
 _X86, _ARM = "x86_64", "aarch64"
 _SAME = {_X86: _X86, _ARM: _ARM}
 _DEBIAN = {_X86: "amd64", _ARM: "arm64"}
@@ -43,16 +46,22 @@ class CloudImage(NamedTuple):
         directory, name = posixpath.split(file)
         return posixpath.join(directory, self.sums.format(file=name, arch=self.architectures[architecture]))
 
-    @property
-    def properties(self) -> dict[str, str]:
-        """Return the properties of the image that are the same for all architectures."""
+    def properties(self, architecture: str) -> dict[str, str]:
+        """Return the properties of the image for an architecture."""
         distribution, release = self.name.split("/")
+        own = {} if architecture == _X86 else {"hw_emulation_architecture": architecture}
         return {
             "os_type": "linux",
             "os_distro": distribution,
             "os_version": release,
             "os_admin_user": self.user,
+            **own,
         }
+
+    def image_name(self, architecture: str) -> str:
+        """Return the usual name of the image in this cloud."""
+        name = self.name.replace("/", "-")
+        return name if architecture == _X86 else f"{name}-{architecture}"
 
 
 def find(name: str) -> CloudImage:

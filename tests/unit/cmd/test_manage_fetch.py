@@ -56,7 +56,7 @@ def test_fetched_image_has_the_distributors_bytes_and_properties(tool: Tool, sit
     assert (image.name, image.disk_format, image.visibility) == ("debian-13", "qcow2", "public")
     assert (image.size, image.virtual_size, image.min_disk) == (len(DISK), SIZE, 4)
     assert (image.checksum, image.md5) == (hashlib.sha256(DISK).hexdigest(), hashlib.md5(DISK).hexdigest())
-    assert image.properties == catalogue.find("debian/13").properties | {
+    assert image.properties == catalogue.find("debian/13").properties("x86_64") | {
         "fetched_checksum": f"sha512:{hashlib.sha512(DISK).hexdigest()}"
     }
 

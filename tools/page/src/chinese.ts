@@ -32,7 +32,22 @@ export const WORDS: Catalogue = {
   "Add a key": "添加密钥",
   "Add a key first, to log in with SSH.": "请先添加密钥，以便用 SSH 登录。",
   "Disks of guests": "分配给虚拟机的磁盘",
+  "An address with the same paths as the distributor's site.": "与发行方网站路径相同的地址。",
+  "Choose an image.": "请选择镜像。",
+  "Load a cloud image": "加载云镜像",
+  "Cost": "费用",
   "Make a key": "生成密钥",
+  "Price of a GiB of disk, for an hour": "每 GiB 磁盘每小时的价格",
+  "Price of a GiB of memory, for an hour": "每 GiB 内存每小时的价格",
+  "Price of a vCPU hour": "每个 vCPU 每小时的价格",
+  "Prices": "价格",
+  "Your own prices, which this browser keeps. The cloud does not know them.":
+    "你自己的价格，由此浏览器保存。云并不知道它们。",
+  "Mirror": "镜像站",
+  "The distributor's newest build. Its checksum is not compared, so take a mirror that you trust.":
+    "发行方的最新构建。不比较其校验和，请使用可信的镜像站。",
+  "Without one it is that of the list.": "不填写时使用列表中的名称。",
+  "by a mirror": "经镜像站",
   "Memory of guests": "分配给虚拟机的内存",
   "Nobody can log in to this server.": "没有人能登录这台云主机。",
   "Nothing was measured in this time. Values come within a minute while the compute daemon runs.":

@@ -11,6 +11,7 @@ import type { Image } from "./image.types";
 import type { Kind } from "./listing";
 import { t } from "./messages";
 import type { FloatingIp, Network, Port, Router, SecurityGroup, SecurityRule, Subnet } from "./network.types";
+import type { CloudImage } from "./page.types";
 import { limit } from "./qos";
 import { Reach } from "./reach";
 import { isBootable, names } from "./servers";
@@ -71,8 +72,70 @@ const urlField = (): Field => ({
 });
 const load = (image: string, url: string) =>
   call("image", "POST", `/images/${image}/import`, { method: { name: "web-download", uri: url } });
+/** Make an image, and let the cloud load it. */
+async function loadNew(fields: Record<string, string | number>, url: string): Promise<void> {
+  const image = await call("image", "POST", "/images", { container_format: "bare", ...fields });
+  try {
+    await load(image.id, url);
+  } catch (error) {
+    await call("image", "DELETE", `/images/${image.id}`).catch(() => undefined); // an image without data is of no use
+    throw error;
+  }
+}
 const loadCommand = (image: string, values: Values): string =>
   command("openstack image import --method web-download", ["--uri", values.url || "URL"], image);
+
+/** Well-known images of distributors, once they are loaded. Those that need no mirror come first. */
+let cloudImages: CloudImage[] = [];
+const keyOf = (row: CloudImage): string => `${row.name} ${row.architecture}`;
+async function cloudChoices(): Promise<Choice[]> {
+  const { images } = await send<{ images: CloudImage[] }>("GET", "cloud-images");
+  cloudImages = [...images.filter((row) => row.is_allowed), ...images.filter((row) => !row.is_allowed)];
+  return cloudImages.map((row) => ({
+    value: keyOf(row),
+    label: `${row.name.replace("/", " ")}, ${row.architecture}${row.is_allowed ? "" : ` (${t("by a mirror")})`}`,
+  }));
+}
+export const addressOf = (row: CloudImage, mirror: string): string =>
+  `${(mirror || row.site).replace(/\/+$/, "")}/${row.path}`;
+const chosenCloud = ({ what }: Values): CloudImage | undefined => cloudImages.find((row) => keyOf(row) === what);
+
+const fromList = (): Action<object> => ({
+  name: "list",
+  label: t("Load a cloud image"),
+  rule: ["image:add_image", "image:upload_image"],
+  when: () => isLoading,
+  confirm: t("The distributor's newest build. Its checksum is not compared, so take a mirror that you trust."),
+  fields: [
+    { name: "what", label: t("Image"), kind: "select", required: true, choices: cloudChoices },
+    { name: "name", label: t("Name"), help: t("Without one it is that of the list.") },
+    {
+      name: "url",
+      label: t("Mirror"),
+      pattern: "https?://.+",
+      help: t("An address with the same paths as the distributor's site."),
+    },
+  ],
+  run: async (_, values) => {
+    const row = chosenCloud(values);
+    if (!row) throw new Error(t("Choose an image."));
+    const { disk_format, properties } = row;
+    await loadNew({ name: values.name || row.image, disk_format, ...properties }, addressOf(row, values.url));
+  },
+  command: (_, values) => {
+    const row = chosenCloud(values);
+    const name = values.name || row?.image || "NAME";
+    return [
+      command(
+        "openstack image create --container-format bare",
+        ["--disk-format", row?.disk_format ?? "qcow2"],
+        Object.entries(row?.properties ?? {}).flatMap(([key, value]) => ["--property", `${key}=${value}`]),
+        name,
+      ),
+      loadCommand(name, { ...values, url: row ? addressOf(row, values.url) : "" }),
+    ].join("\n");
+  },
+});
 
 export const images = (): Kind<Image> => ({
   path: "images",
@@ -179,6 +242,7 @@ export const images = (): Kind<Image> => ({
           values.name || "NAME",
         ),
     },
+    fromList(),
     {
       name: "load",
       label: t("Load an image by URL"),
@@ -190,20 +254,8 @@ export const images = (): Kind<Image> => ({
         { name: "format", label: t("Format"), kind: "select", required: true, choices: FORMATS },
         { name: "disk", label: t("Smallest disk in GB"), kind: "number", min: 0, initial: "0" },
       ],
-      run: async (_, values) => {
-        const image = await call("image", "POST", "/images", {
-          name: values.name,
-          disk_format: values.format,
-          container_format: "bare",
-          min_disk: Number(values.disk) || 0,
-        });
-        try {
-          await load(image.id, values.url);
-        } catch (error) {
-          await call("image", "DELETE", `/images/${image.id}`).catch(() => undefined); // an image without data is of no use
-          throw error;
-        }
-      },
+      run: (_, values) =>
+        loadNew({ name: values.name, disk_format: values.format, min_disk: Number(values.disk) || 0 }, values.url),
       command: (_, values) =>
         [
           command(

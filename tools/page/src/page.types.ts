@@ -30,6 +30,18 @@ export interface Configuration {
   at: string;
 }
 
+/** A well-known image of a distributor. `image`: its usual name here. `is_allowed`: it needs no mirror. */
+export interface CloudImage {
+  name: string;
+  architecture: string;
+  image: string;
+  site: string;
+  path: string;
+  disk_format: string;
+  properties: Record<string, string>;
+  is_allowed: boolean;
+}
+
 export interface PlacementReply {
   resource_providers: { uuid: string; name: string }[];
   provider_summaries: Record<string, { resources: Record<string, { capacity: number; used: number }> }>;

@@ -164,7 +164,7 @@ export function forget(except = ""): void {
     for (const name of Object.keys(sessionStorage))
       if (name.startsWith(PREFIX) && !(except && name.startsWith(except))) sessionStorage.removeItem(name);
     for (const name of Object.keys(localStorage))
-      if (name.startsWith(PREFIX) && !/^(theme|language|columns\..*)$/.test(name.slice(PREFIX.length)))
+      if (name.startsWith(PREFIX) && !/^(theme|language|prices|columns\..*)$/.test(name.slice(PREFIX.length)))
         localStorage.removeItem(name);
   } catch {
     // A browser without storage has nothing.

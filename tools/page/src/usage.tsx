@@ -1,12 +1,13 @@
 // Usage of projects in a period: hours of servers, CPUs, memory and disk, also as CSV.
 import type { VNode } from "preact";
+import { useState } from "preact/hooks";
 import { call } from "./api";
 import { called, naming } from "./called";
 import type { ProjectUsage, ServerUsage } from "./compute.types";
 import { t } from "./messages";
-import { link, may, shared, useData, useParameter } from "./state";
+import { link, may, remember, remembered, shared, useData, useParameter } from "./state";
 import { type Column, Table } from "./table";
-import { Failure, Head, Waiting } from "./ui";
+import { type Action, ActionDialog, Failure, Head, Waiting } from "./ui";
 
 const ALL = "os_compute_api:os-simple-tenant-usage:list";
 const DAY = 86400000;
@@ -89,6 +90,48 @@ const numbers = <T,>(measures: Measure<T>[]): Column<T>[] =>
     cell: (row) => shown(of(row)),
   }));
 
+/** Prices of an hour of a vCPU, of a GiB of memory, and of a GiB of disk. */
+export type Prices = [number, number, number];
+
+/** Prices as the browser keeps them. A text that is none means no price. */
+export function pricesOf(text: string): Prices {
+  const [cpu, memory, disk] = text.split(" ").map((part) => Math.max(0, Number(part)) || 0);
+  return [cpu ?? 0, memory ?? 0, disk ?? 0];
+}
+const PRICE = "\\d{1,9}([.,]\\d{1,9})?";
+
+/** The measures with their cost, once the user has entered prices. */
+export const priced = <T,>(measures: Measure<T>[], prices: Prices): Measure<T>[] => {
+  const costs = measures.slice(1).map(
+    ([, , of], at) =>
+      (row: T) =>
+        of(row) * prices[at]!,
+  );
+  const cost = (row: T): number => costs.reduce((sum, of) => sum + of(row), 0);
+  return prices.some(Boolean) ? [...measures, ["cost", t("Cost"), cost]] : measures;
+};
+
+/** The dialog of the user's own prices. */
+const pricing = (prices: Prices, done: (prices: Prices) => void): Action<object> => {
+  const names = ["cores", "ram", "disk"] as const;
+  const labels = [
+    t("Price of a vCPU hour"),
+    t("Price of a GiB of memory, for an hour"),
+    t("Price of a GiB of disk, for an hour"),
+  ];
+  return {
+    name: "prices",
+    label: t("Prices"),
+    confirm: t("Your own prices, which this browser keeps. The cloud does not know them."),
+    fields: names.map((name, at) => ({ name, label: labels[at]!, pattern: PRICE, initial: String(prices[at] || "") })),
+    run: async (_, values) => {
+      const text = names.map((name) => values[name].replace(",", ".") || "0").join(" ");
+      remember("prices", text);
+      done(pricesOf(text));
+    },
+  };
+};
+
 /** The sums of all rows, over their table. */
 function Totals<T>({ rows, measures }: { rows: T[]; measures: Measure<T>[] }): VNode | null {
   if (rows.length < 2) return null;
@@ -108,6 +151,8 @@ export function Usage(): VNode {
   const [period, setPeriod] = useParameter("period");
   const [start, end] = periodOf(period, new Date());
   const isAll = may(ALL);
+  const [prices, setPrices] = useState(() => pricesOf(remembered("prices")));
+  const [isPricing, setPricing] = useState(false);
   const { data, error, reload } = useData(
     async () => {
       const [own, every] = await Promise.all([
@@ -129,22 +174,35 @@ export function Usage(): VNode {
             </option>
           ))}
         </select>
+        <button type="button" onClick={() => setPricing(true)}>
+          {t("Prices")}
+        </button>
       </Head>
+      {isPricing && (
+        <ActionDialog
+          action={pricing(prices, setPrices)}
+          rows={[{}]}
+          nameOf={() => ""}
+          close={() => setPricing(false)}
+          done={() => undefined}
+        />
+      )}
       <Failure error={error} retry={reload} />
       {!data && !error && <Waiting />}
-      {data?.every && <AllProjects rows={data.every} />}
-      {data && <OwnServers rows={data.own} />}
+      {data?.every && <AllProjects rows={data.every} prices={prices} />}
+      {data && <OwnServers rows={data.own} prices={prices} />}
     </>
   );
 }
 
-function AllProjects({ rows }: { rows: ProjectUsage[] }): VNode {
-  const measures: Measure<ProjectUsage>[] = [
+function AllProjects({ rows, prices }: { rows: ProjectUsage[]; prices: Prices }): VNode {
+  const used: Measure<ProjectUsage>[] = [
     ["hours", t("Server hours"), (row) => row.total_hours],
     ["cpus", t("CPU hours"), (row) => row.total_vcpus_usage],
     ["memory", t("Memory, GB hours"), (row) => row.total_memory_mb_usage / 1024],
     ["disk", t("Disk, GB hours"), (row) => row.total_local_gb_usage],
   ];
+  const measures = priced(used, prices);
   return (
     <>
       <h2>{t("All projects")}</h2>
@@ -174,13 +232,14 @@ function AllProjects({ rows }: { rows: ProjectUsage[] }): VNode {
   );
 }
 
-function OwnServers({ rows }: { rows: ServerUsage[] }): VNode {
-  const measures: Measure<ServerUsage>[] = [
+function OwnServers({ rows, prices }: { rows: ServerUsage[]; prices: Prices }): VNode {
+  const used: Measure<ServerUsage>[] = [
     ["hours", t("Hours"), (row) => row.hours],
     ["cpus", t("CPU hours"), (row) => row.hours * row.vcpus],
     ["memory", t("Memory, GB hours"), (row) => (row.hours * row.memory_mb) / 1024],
     ["disk", t("Disk, GB hours"), (row) => row.hours * row.local_gb],
   ];
+  const measures = priced(used, prices);
   return (
     <>
       <h2>{t("Servers of this project")}</h2>

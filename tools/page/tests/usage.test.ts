@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { ProjectUsage } from "../src/compute.types";
 import { ruleWords } from "../src/qos";
-import { added, periodOf } from "../src/usage";
+import { added, periodOf, priced, pricesOf } from "../src/usage";
 
 test.each([
   ["", "2030-01-01T00:00:00", "2030-01-15T12:00:00"],
@@ -31,4 +31,23 @@ test.each([
   [{ type: "dscp_marking", dscp_mark: 46 }, "Marks packets with DSCP 46"],
 ])("ruleWords of %o is %s", (rule, words) => {
   expect(ruleWords({ id: "r", ...rule })).toBe(words);
+});
+
+test.each([
+  ["", [0, 0, 0]],
+  ["0.02 0.005 0.0001", [0.02, 0.005, 0.0001]],
+  ["x -1 2", [0, 0, 2]],
+])("prices of %o are %o", (text, prices) => {
+  expect(pricesOf(text)).toEqual(prices);
+});
+
+test("cost is the sum of each measure by its price, and there is none without prices", () => {
+  const measures = [7, 2, 3, 4].map((value, at): [string, string, (row: number) => number] => [
+    String(at),
+    "",
+    (row) => row * value,
+  ]);
+  expect(priced(measures, [0, 0, 0])).toBe(measures);
+  const [name, , cost] = priced(measures, [1, 10, 100])[4]!;
+  expect([name, cost(2)]).toEqual(["cost", 2 * (2 + 30 + 400)]);
 });

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { madeBy, unmarked } from "../src/called";
 import { WORDS } from "../src/chinese";
 import { socketOf } from "../src/consoles";
-import { sentence } from "../src/kinds";
+import { addressOf, sentence } from "../src/kinds";
 import { counted, setLanguage, use } from "../src/messages";
 import { link } from "../src/state";
 import { ago, command, duration, parseTime, quote, size, words } from "../src/ui";
@@ -137,4 +137,19 @@ test.each([
   ["", "", undefined],
 ])("text %o is %o without its mark, of %s", (text, words, file) => {
   expect([unmarked(text), madeBy(text)]).toEqual([words, file]);
+});
+
+test.each([
+  ["", "https://cloud.example/images/13/disk.qcow2"],
+  ["http://mirror.example/debian//", "http://mirror.example/debian/13/disk.qcow2"],
+])("cloud image with the mirror %o is at %s", (mirror, address) => {
+  const row = { name: "debian/13", architecture: "x86_64", image: "debian-13", disk_format: "qcow2" };
+  const whole = {
+    ...row,
+    properties: {},
+    is_allowed: true,
+    site: "https://cloud.example/images",
+    path: "13/disk.qcow2",
+  };
+  expect(addressOf(whole, mirror)).toBe(address);
 });

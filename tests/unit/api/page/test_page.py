@@ -23,6 +23,7 @@ from nova_lite.api.identity import directory
 from nova_lite.api.identity.throttle import OF_USER
 from nova_lite.api.page import app, configuration, consoles, files, rights, sessions
 from nova_lite.base import exceptions, version
+from nova_lite.image.sources import catalogue
 from nova_lite.operations import OPERATIONS
 from tests.support.http_site import serving
 from tests.support.identity_api import World
@@ -473,6 +474,35 @@ def test_versions_of_daemons_are_for_those_who_may_list_services(page: PageClien
     assert isinstance(response.json["daemons"], list)
     assert_secure(response)
     assert page("POST", "/daemons", {}).status_code == 404
+
+
+def test_cloud_images_are_for_those_who_may_create_images(tmp_path: Path, hashes: dict[str, str]) -> None:
+    hosts = "[image]\nimport_hosts = cloud.debian.org\n"
+    world = World(tmp_path, hashes, f"auth_strategy = standalone\n{hosts}")
+    page = PageClient(world)
+    assert page("GET", "/cloud-images").status_code == 401
+    with world.users.changing() as content:
+        (alice,) = (user for user in content.users if user.name == "alice")
+        alice.roles = {world.demo.id: ["reader"]}
+    page.log_in("alice")
+    assert page("GET", "/cloud-images").status_code == 403
+    page.log_in("admin")
+    response = page("GET", "/cloud-images")
+    found = {(item["name"], item["architecture"]): item for item in response.json["images"]}
+    assert len(found) == sum(len(image.architectures) for image in catalogue.IMAGES)
+    assert found["debian/13", "aarch64"] == {
+        "name": "debian/13",
+        "architecture": "aarch64",
+        "image": "debian-13-aarch64",
+        "site": "https://cloud.debian.org/images/cloud",
+        "path": "trixie/latest/debian-13-genericcloud-arm64.qcow2",
+        "disk_format": "qcow2",
+        "properties": catalogue.find("debian/13").properties("aarch64"),
+        "is_allowed": True,
+    }
+    assert {item["is_allowed"] for name, item in found.items() if not name[0].startswith("debian")} == {False}
+    assert_secure(response)
+    assert page("POST", "/cloud-images", {}).status_code == 404
 
 
 # --- configuration

@@ -35,9 +35,15 @@ def test_addresses_of_debian() -> None:
     image = catalogue.find("debian/13")
     assert image.file("aarch64") == "trixie/latest/debian-13-genericcloud-arm64.qcow2"
     assert image.sums_file("aarch64") == "trixie/latest/SHA512SUMS"
-    assert image.properties == {
+    assert image.properties("x86_64") == {
         "os_type": "linux", "os_distro": "debian", "os_version": "13", "os_admin_user": "debian"
     }  # fmt: skip
+
+
+def test_image_of_another_architecture_names_it() -> None:
+    image = catalogue.find("debian/13")
+    assert [image.image_name(name) for name in image.architectures] == ["debian-13", "debian-13-aarch64"]
+    assert image.properties("aarch64")["hw_emulation_architecture"] == "aarch64"
 
 
 def test_distribution_alone_is_its_newest_release() -> None:

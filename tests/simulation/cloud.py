@@ -334,7 +334,7 @@ class Cloud:
         return True
 
     def _use_all_hosts(self) -> None:
-        """Create a server for each host that has room for one only. None may be refused once all hosts have reported."""
+        """Create a server for each host that has room for one only. None may be refused once all hosts are up."""
         self._wait_until_up()
         number = self.plan.hosts if self.plan.room == 1 else 1
         servers = [self._create() for _ in range(number)]

@@ -275,14 +275,14 @@ export function Dialog({
       onCancel={leave}
       onKeyDown={(event) => event.key === "Escape" && leave(event)}
     >
-      <header>
+      <div class="title">
         <h2>{title}</h2>
         {!locked && (
           <button type="button" class="plain" aria-label={t("Close")} onClick={leave}>
             <Icon name="remove" />
           </button>
         )}
-      </header>
+      </div>
       {children}
       {asks && (
         <div class="failure question" role="alert">

@@ -1,5 +1,6 @@
 // A key that the browser makes: its files are those of OpenSSH, and its name is free.
 import { afterEach, expect, test, vi } from "vitest";
+import "./crypto.mjs";
 import { freeName, keyFile, makeKey, makesKeys } from "../src/newkey";
 import { readKeys } from "./client.mjs";
 

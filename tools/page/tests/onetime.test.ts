@@ -1,5 +1,6 @@
 // One-time codes of the browser: the values of RFC 6238, and the drawing that an app reads.
 import { expect, test, vi } from "vitest";
+import "./crypto.mjs";
 import { appAddress, codeAt, isRight, makeSecret } from "../src/onetime";
 import { drawing } from "../src/secondfactor";
 

@@ -12,6 +12,7 @@ import glob
 import logging
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -135,7 +136,9 @@ class Processes:
     def _prefix(self, instance_uuid: str) -> list[str]:
         found = []
         if os.path.isdir(SYSTEMD) and os.geteuid() == 0:
-            found = ["systemd-run", "--quiet", "--scope", "--collect", f"--unit=nova-lite-guest-{instance_uuid}", "--"]
+            # A name of its own for each start: systemd may still have the scope of a process that has just ended.
+            unit = f"--unit=nova-lite-guest-{instance_uuid}-{secrets.token_hex(4)}"
+            found = ["systemd-run", "--quiet", "--scope", "--collect", unit, "--"]
         user = ["--reuid", self._user, "--regid", str(self.owner[1]), "--init-groups"] if os.geteuid() == 0 else []
         return [*found, "setpriv", "--no-new-privs", *user, "--"]
 

@@ -28,7 +28,7 @@ def test_guest_of_a_unit_outlives_its_restart(machine: Machine) -> None:
     settings = [line.strip() for line in drop_in.splitlines() if "=" in line]
     program = ("Type=exec", "Restart=no", "WatchdogSec=0", "ExecStart=", f"ExecStart={PROGRAM} {instance}")
     machine.change_unit(UNIT, *settings, *program)
-    scope = f"nova-lite-guest-{instance}.scope"
+    scope = f"nova-lite-guest-{instance}-*.scope"
     machine.run("systemctl", "start", UNIT)
     try:
         _wait_for_line(machine, "guest: started")

@@ -777,7 +777,7 @@ function Elsewhere({ session, done }: { session: Session; done: () => void }): V
         </p>
         <Failure error={error} />
       </div>
-      <footer>
+      <div class="answers">
         <button
           type="button"
           onClick={() =>
@@ -791,7 +791,7 @@ function Elsewhere({ session, done }: { session: Session; done: () => void }): V
         <button type="button" class="primary" onClick={back}>
           {t("Switch back to")} {own.name}
         </button>
-      </footer>
+      </div>
     </Dialog>
   );
 }

@@ -225,8 +225,8 @@ export function Command({ text, label = t("The same as a command") }: { text: st
 /** What a dialog begins on: its first field, or else the button that changes least. */
 const FIRST = [
   ".body :is(input:not([readonly]), select, textarea)",
-  "footer [type=submit]:not(.danger)",
-  "footer button",
+  ".answers [type=submit]:not(.danger)",
+  ".answers button",
 ];
 
 export function Dialog({
@@ -662,11 +662,11 @@ export function ActionDialog<T>({
     return (
       <Dialog key="result" title={title} close={close} wide>
         <div class="body">{result}</div>
-        <footer>
+        <div class="answers">
           <button type="button" class="primary" onClick={close}>
             {t("Close")}
           </button>
-        </footer>
+        </div>
       </Dialog>
     );
   return (
@@ -698,7 +698,7 @@ export function ActionDialog<T>({
             <Command text={left.map((row) => action.command!(row, values)).join("\n")} />
           )}
         </div>
-        <footer>
+        <div class="answers">
           <span role="status">{busy}</span>
           <button type="button" onClick={close}>
             {t("Cancel")}
@@ -706,7 +706,7 @@ export function ActionDialog<T>({
           <button type="submit" class={action.danger ? "danger" : "primary"} disabled={!!busy}>
             {action.label}
           </button>
-        </footer>
+        </div>
       </form>
     </Dialog>
   );

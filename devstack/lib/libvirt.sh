@@ -25,11 +25,11 @@ open_kvm() {
     echo "/dev/kvm was $was, with which each guest takes a minute to start; now group kvm may open it"
 }
 
-# Whether /dev/kvm is this machine's own: made by the kernel in this root's devtmpfs. A container has that of its host, by a
-# bind mount or a node of its own, and a change of its group would change it for the host and all its other containers.
+# Whether /dev/kvm is this machine's own: made by the kernel in this root's devtmpfs, or a node in the /dev of a container. A
+# bind mount has that of the host, and a change of its group would change it for the host and all its other containers.
 own_kvm() {
     [[ $(stat --format %t:%T /dev/kvm) == a:e8 ]] || return
-    [[ $(findmnt --noheadings --output TARGET,FSTYPE --raw --target /dev/kvm) == "/dev devtmpfs" ]]
+    [[ $(findmnt --noheadings --output TARGET,FSTYPE --raw --target /dev/kvm | tail --lines=1) =~ ^/dev\ (devtmpfs|tmpfs)$ ]]
 }
 
 # The authority of TPMs for its user. A libvirtd that was there before swtpm ran it as root until it was restarted.

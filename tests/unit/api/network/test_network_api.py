@@ -465,6 +465,7 @@ def test_quotas_are_shown_and_changed(api: Api) -> None:
         "security_group_rule": 100,
         "router": 3,
         "rbac_policy": 10,
+        "trunk": 100,
         "subnetpool": 50,
     }
     assert api("GET", "/quotas/other").status_code == 403
@@ -474,7 +475,7 @@ def test_quotas_are_shown_and_changed(api: Api) -> None:
     api.port()
     below = {"quota": {"port": 0, "check_limit": True}}
     api.refused("PUT", "/quotas/demo", below, 400, "QuotaBelowUse", "already used 1", ADMIN)
-    api.refused("PUT", "/quotas/demo", {"quota": {"trunk": 1}}, 400, "HTTPBadRequest", "'trunk'", ADMIN)
+    api.refused("PUT", "/quotas/demo", {"quota": {"vpn": 1}}, 400, "HTTPBadRequest", "'vpn'", ADMIN)
     assert api("DELETE", "/quotas/demo", token=ADMIN).status_code == 204
     assert api.get("/quotas/demo")["quota"]["port"] == api.get("/quotas/demo/default")["quota"]["port"] == 4
 

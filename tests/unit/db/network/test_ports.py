@@ -143,7 +143,7 @@ def test_quotas(db: Database, conf: cfg.ConfigOpts) -> None:
     db.write(network_quotas.set_limits, conf, "p1", {"port": None})
     assert db.read(network_quotas.get, conf, "p1").quotas["port"].limit == conf.network.fixed_ips_per_project
     with pytest.raises(exceptions.InvalidInput):
-        db.write(network_quotas.set_limits, conf, "p1", {"trunk": 1})
+        db.write(network_quotas.set_limits, conf, "p1", {"vpn": 1})
 
 
 def test_change_is_checked_against_the_port_as_it_is_locked(

@@ -1,5 +1,6 @@
 # A machine of qemu with the programs of this one: it has the root file system by virtiofs, and writes into its memory only.
-# Sourced, never run. The script that sources it names its MODULES and its second_init.
+# Sourced, never run. The script that sources it names its MODULES, its second_init, and in $work a directory.
+# shellcheck disable=SC2154
 
 # The init of the initial ramdisk: makes a root file system of this machine's files, and goes on there.
 first_init() {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -12,9 +13,11 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, plugins
-from nova_lite.base.context import RequestContext
-from nova_lite.db.core.engine import Database
+from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.db.core.engine import Database, UnitOfWork
 from nova_lite.rpcapi.compute import ComputeRPC
+
+LOG = logging.getLogger(__name__)
 
 #: Group of entry points, each a subclass of `ConductorWing`.
 NAMESPACE = "nova_lite.wings.conductor"
@@ -41,6 +44,22 @@ class ConductorWing:
     def workers(self) -> Iterator[tuple[str, float, Callable[[], object]]]:
         """Yield name, interval in seconds, and function of periodic work."""
         yield from ()
+
+    def wake_hosts(self, wing: str, kind: type[Any]) -> None:
+        """Wake the hosts that events of this kind name (``host``), once their transactions are committed."""
+
+        def look(uow: UnitOfWork) -> None:
+            changed = sorted({event.host for event in uow.published(kind)})
+            uow.after_commit(lambda: self._wake(wing, changed))
+
+        self.db.subscribe(look, kind)
+
+    def _wake(self, wing: str, hosts: list[str]) -> None:
+        for host in hosts:
+            try:
+                self.compute.wing_wake_up(get_admin_context(), host, wing)
+            except exceptions.NovaLiteException as error:
+                LOG.info("Host %s looks at the changes of the wing %s later: %s", host, wing, error.message)
 
 
 class Wings:

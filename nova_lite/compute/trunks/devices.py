@@ -8,6 +8,7 @@ anti-spoofing guard it as they guard an interface. It goes with the interface.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 
@@ -34,18 +35,15 @@ class LinkEvents:
     def any(self) -> bool:
         """Check whether there were messages since the last call."""
         found = False
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                found = True if self._is_next() else found
-        return found
-
-    def _is_next(self) -> bool:
-        try:
-            return bool(self._socket.recv(65536))
-        except BlockingIOError:
-            raise
-        except OSError:  # ENOBUFS: messages are lost
-            return True
+        while True:
+            try:
+                self._socket.recv(65536)
+            except BlockingIOError:
+                return found
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:  # messages are lost
+                    raise
+            found = True
 
 
 def taps() -> set[str]:

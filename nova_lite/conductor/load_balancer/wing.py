@@ -9,10 +9,8 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from nova_lite.base import exceptions
-from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.wings import ConductorWing
-from nova_lite.db.core.engine import Database, UnitOfWork
+from nova_lite.db.core.engine import Database
 from nova_lite.db.load_balancer import hosts, limits, secrets, trees
 from nova_lite.load_balancer.objects import WING, HostReport
 from nova_lite.rpcapi.compute import ComputeRPC
@@ -49,7 +47,7 @@ class LoadBalancers(ConductorWing):
 
     def __init__(self, db: Database, conf: cfg.ConfigOpts, compute: ComputeRPC) -> None:
         super().__init__(db, conf, compute)
-        db.subscribe(self._announce, hosts.HostsChanged)
+        self.wake_hosts(WING, hosts.HostsChanged)
 
     def report(self, host: str, report: Any) -> Any:
         typed = msgspec.convert(report, HostReport, str_keys=True)
@@ -62,15 +60,3 @@ class LoadBalancers(ConductorWing):
         """Take the load balancers of lost hosts to others."""
         for balancer_id in self.db.write(hosts.sweep):
             LOG.warning("Load balancer %s has moved to another host: its host sends no reports", balancer_id)
-
-    def _announce(self, uow: UnitOfWork) -> None:
-        """Wake the hosts that the transaction concerns, once it is committed."""
-        changed = {event.host for event in uow.published(hosts.HostsChanged)}
-        uow.after_commit(lambda: self._wake(changed))
-
-    def _wake(self, changed: set[str]) -> None:
-        for host in sorted(changed):
-            try:
-                self.compute.wing_wake_up(get_admin_context(), host, WING)
-            except exceptions.NovaLiteException as error:
-                LOG.info("Host %s looks at its load balancers later: %s", host, error.message)

@@ -837,7 +837,7 @@ def test_usage_of_projects_is_shown_and_saved_as_a_file(cloud: dict[str, Any], p
         page.browser.wait("!document.querySelector('dialog[open]')")
         page.open("usage")
         page.sees("Cost")
-        page.go("overview")
+        page.leave_servers()
         sdk.compute.delete_server(made)
     page.log_in("admin", PASSWORD)
     page.go("usage?period=days")
@@ -912,7 +912,7 @@ def test_user_takes_a_picture_of_the_screen(cloud: dict[str, Any], page: Page) -
         page.browser.wait("document.querySelector('.thumbnail img')?.naturalWidth > 100")
         assert page.browser.run("document.querySelector('.thumbnail img').src").startswith("data:image/png")
         assert page.browser.run("document.querySelectorAll('.hidden-screen canvas').length") == 0
-        page.go("servers")
+        page.leave_servers()
         sdk.compute.delete_server(made)
     assert page.complaints() == []
 
@@ -989,8 +989,7 @@ def test_console_of_each_kind_opens_in_the_page(cloud: dict[str, Any], page: Pag
         page.browser.wait("document.activeElement.textContent === 'Close the console'")
         page.press("Close the console")
         page.browser.wait("document.adoptedStyleSheets.length === 0")
-        page.open("servers")  # The page of a server that is deleted may ask for it once more.
-        page.settle()
+        page.leave_servers()
     finally:
         page.browser.resize(1280, 900)
         with client(cloud) as sdk:
@@ -1253,7 +1252,7 @@ def test_keyboard_alone_stops_a_server_that_is_named_and_finds_it_again(cloud: d
         page.browser.press("Enter", "\r")
         page.browser.wait(f"location.hash === '#/servers/{made.id}'")
         page.sees("The guest is off.")
-        page.open("servers")
+        page.leave_servers()
         sdk.compute.delete_server(made)
     assert page.complaints() == []
 

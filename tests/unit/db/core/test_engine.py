@@ -48,7 +48,7 @@ def test_statement_with_a_plan_is_run_again_if_its_connection_has_no_cursor(
     def refuse_first(connection: Any) -> Any:
         if began and refusals:
             refusals.clear()
-            raise sqlite3.OperationalError("40001", "the connection is closed")
+            raise db.engine.dialect.loaded_dbapi.OperationalError("40001", "the connection is closed")
         return cursor(connection)
 
     def lock(uow: UnitOfWork) -> str:

@@ -47,6 +47,9 @@ PARALLEL_STEPS = 4
 #: Most batches of one sweep. The next sweep takes the rest.
 BATCHES = 16
 
+#: The key of all requests to the scheduler: one batch at a time.
+_BATCH = "schedule"
+
 
 class _Due(msgspec.Struct):
     """An action whose step is to be repeated, as its rows were when it was leased."""
@@ -125,7 +128,8 @@ class Reconciler:
     def _repeat_actions(self) -> int:
         taken = 0
         for _ in range(BATCHES):
-            ids = self.db.read(actions.due, self.batch)
+            busy = operations.SCHEDULE if self._scheduling.is_running(_BATCH) else None
+            ids = self.db.read(actions.due, self.batch, busy)
             owner = actions.new_owner()
             due = self._take(ids, owner) if ids else []
             self._start(due, owner)
@@ -159,7 +163,7 @@ class Reconciler:
         to_schedule = [item for item in due if item.step == operations.SCHEDULE]
         if to_schedule:
             requests = [(item.context, [item.instance_uuid]) for item in to_schedule]
-            self._scheduling.run("", [self._guarded(lambda: self.scheduling.run(requests, owner))])
+            self._scheduling.run(_BATCH, [self._guarded(lambda: self.scheduling.run(requests, owner))])
         fences: dict[str, list[Callable[[], None]]] = {}
         for item in due:
             if item.step == operations.SCHEDULE:

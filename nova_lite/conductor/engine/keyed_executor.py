@@ -28,6 +28,11 @@ class KeyedExecutor:
             self._running.add(key)
         self.pool.submit(self._run, key, tasks)
 
+    def is_running(self, key: str) -> bool:
+        """Check whether tasks of this key wait or run, so that `run` would drop others."""
+        with self._lock:
+            return key in self._running
+
     def stop(self) -> None:
         """Drop the tasks that have not begun."""
         self.pool.shutdown(wait=False, cancel_futures=True)

@@ -223,13 +223,15 @@ def leased(
     return uow.timed_rows(_LEASED, {"instance_uuids": instance_uuids, "at_step": step, "owner": owner})
 
 
-def due(uow: UnitOfWork, limit: int) -> list[int]:
+def due(uow: UnitOfWork, limit: int, busy: str | None = None) -> list[int]:
     """Return the ids of actions whose lease lapsed or whose deadline passed, oldest first, at most
-    ``limit``.
+    ``limit``. ``busy``: a step whose actions are left out before their deadlines.
 
     The query reads only ids, so that the caller can name a row that cannot be decoded.
     """
     query = sa.select(InstanceAction.id).where(*is_due(uow.now)).order_by(InstanceAction.lease_expires_at)
+    if busy is not None:
+        query = query.where(sa.or_(InstanceAction.step != busy, InstanceAction.deadline <= uow.now))
     return list(uow.session.scalars(query.limit(limit)))
 
 
@@ -237,13 +239,17 @@ def take_due(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, ids: Iterable[in
     """Lease the actions among ``ids`` that are still `due` to ``owner``, and return them. Rows that another conductor
     has locked are skipped.
 
-    The lease lasts one backoff step, so a retry without effect is repeated after that.
+    The lease lasts one backoff step, so a retry without effect is repeated after that. A scheduler may answer later
+    than that, so the lease of its step also outlasts the wait for its answer.
     """
     query = sa.select(InstanceAction).where(InstanceAction.id.in_(list(ids)), _OPEN)
     query = query.order_by(InstanceAction.lease_expires_at).with_for_update(skip_locked=True)
     taken = []
     for action in uow.session.scalars(query).all():
-        if _take(uow, action, owner, backoff(conf, action.attempts), sa.and_(*is_due(uow.now))):
+        seconds = backoff(conf, action.attempts)
+        if action.step == operations.SCHEDULE:
+            seconds = max(seconds, conf.conductor.lease_seconds)
+        if _take(uow, action, owner, seconds, sa.and_(*is_due(uow.now))):
             action.attempts += 1
             taken.append(action)
     return taken

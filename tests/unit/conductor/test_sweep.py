@@ -15,6 +15,7 @@ from nova_lite.db.core import actions
 from nova_lite.db.hosts import hosts, services
 from nova_lite.objects import BuildOutcome
 from tests.support.conductor_world import World, heartbeat
+from tests.support.waiting import wait_for
 
 DEADLINE = 30.0
 
@@ -131,6 +132,46 @@ def test_scheduler_that_does_not_answer_delays_no_command(world: World, free: th
     world.let_time_pass(31)
     world.reconciler.sweep()
     assert sent.wait(DEADLINE), f"the command of action {stop} waits for the scheduler"
+
+
+def test_scheduler_that_answers_late_places_the_server(world: World, free: threading.Event) -> None:
+    """Its request keeps the lease meanwhile: sweeps do not lease the action again, so that the answer counts."""
+    choose = world.scheduler.select_destinations
+    asked: list[Any] = []
+
+    def slow(*values: Any) -> Any:
+        asked.append(values)
+        assert free.wait(2 * DEADLINE)
+        return choose(*values)
+
+    (uuid,) = world.create()
+    world.scheduler.select_destinations = slow  # type: ignore[method-assign]
+    world.let_time_pass(31)
+    assert world.reconciler.sweep() == 1
+    wait_for("the scheduler is asked", lambda: asked)
+    for _ in range(4):
+        world.let_time_pass(7)
+        assert world.reconciler.sweep() == 0
+    free.set()
+    wait_for("the build is sent", lambda: world.compute.builds)
+    assert [build.instance.uuid for _, build in world.compute.builds] == [uuid]
+    assert len(asked) == 1
+
+
+def test_server_past_its_deadline_fails_while_the_scheduler_does_not_answer(
+    world: World, free: threading.Event
+) -> None:
+    def silent(*_: Any) -> Any:
+        assert free.wait(2 * DEADLINE)
+        return []
+
+    (uuid,) = world.create()
+    world.scheduler.select_destinations = silent  # type: ignore[method-assign]
+    world.let_time_pass(31)
+    assert world.reconciler.sweep() == 1
+    world.let_time_pass(world.conf.conductor.action_deadline)
+    world.reconciler.sweep()
+    assert world.instance(uuid).vm_state == "error"
 
 
 def test_corrupt_row_is_put_off_and_other_actions_are_repeated(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http
 import logging
 import socket
+import ssl
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -39,6 +40,15 @@ class Opened(NamedTuple):
     target: ConsoleTarget
     sock: socket.socket
     has_begun: bool = False
+
+    @property
+    def largest_record(self) -> int | None:
+        """The most bytes that qemu takes in one record of TLS; None: any number.
+
+        QEMU 8.2.2, as in Ubuntu 24.04, ends the connection if a serial port cannot take a whole record at once.
+        """
+        is_serial = self.target.console.console_type == "serial"
+        return 1 if is_serial and isinstance(self.sock, ssl.SSLSocket) else None
 
 
 class Opener:

@@ -26,8 +26,9 @@ GREETING_TIMEOUT = 10.0
 _NORMAL, _GOING_AWAY, _TOO_LARGE = 1000, 1001, 1009
 
 
-def pump(client: Any, target: socket.socket, stopping: threading.Event) -> int:
-    """Copy bytes until one side ends or ``stopping`` is set. ``client`` is websockify's WebSocket.
+def pump(client: Any, target: socket.socket, stopping: threading.Event, largest: int | None = None) -> int:
+    """Copy bytes until one side ends or ``stopping`` is set. ``client`` is websockify's WebSocket. ``largest``: as for
+    `write`.
 
     A slow side makes the other side wait, so that no data pile up here. Returns the WebSocket status for the client.
     Raises `OSError` if a connection breaks.
@@ -47,10 +48,17 @@ def pump(client: Any, target: socket.socket, stopping: threading.Event) -> int:
             keys = _receive(client)
             if keys is None:
                 return _NORMAL
-            target.sendall(keys)
+            write(target, keys, largest)
             if len(client._recv_buffer) + len(client._partial_msg) > MAX_MESSAGE:
                 return _TOO_LARGE
     return _GOING_AWAY
+
+
+def write(target: socket.socket, keys: bytes, largest: int | None) -> None:
+    """Send what a user types to a console. ``largest``: the most bytes of one record of TLS; None: any number."""
+    step = largest or max(1, len(keys))
+    for start in range(0, len(keys), step):
+        target.sendall(keys[start : start + step])
 
 
 def greet(client: Any, target: socket.socket) -> None:

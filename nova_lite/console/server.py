@@ -263,7 +263,7 @@ class ConsoleHandler(WebSockifyRequestHandler):  # type: ignore[misc]
         try:
             if opened.has_begun:
                 pump.greet(websocket, opened.sock)
-            status = pump.pump(websocket, opened.sock, self.server.stopping)
+            status = pump.pump(websocket, opened.sock, self.server.stopping, opened.largest_record)
             with contextlib.suppress(OSError):
                 websocket.shutdown(socket.SHUT_RDWR, status)
         except (OSError, rfb.RfbError) as error:

@@ -65,7 +65,7 @@ class Page:
         self.browser.wait("!!document.querySelector('main h1, .login') && !document.querySelector('main .waiting')")
 
     def leave_servers(self) -> None:
-        """Open a view that asks for no server. Views of servers may ask for one that a test has just deleted."""
+        """Open a view that asks for no server. Views of servers may ask for a server after the test has deleted it."""
         self.open("images")
         self.settle()
 

@@ -17,7 +17,7 @@ from oslo_config import cfg
 
 from nova_lite import conf as configuration
 from nova_lite.base.host_certificates import CONSOLES, Authority
-from nova_lite.console import rfb
+from nova_lite.console import pump, rfb
 from nova_lite.console.host_tls import HostTls
 from nova_lite.console.opening import ConsoleRefusal, Opener
 from nova_lite.objects import Console, ConsolePort, ConsoleTarget
@@ -79,13 +79,13 @@ def type_until(sock: socket.socket, command: bytes, text: bytes) -> bytes:
     said = b""
     sock.settimeout(3)
     deadline = time.monotonic() + 120
-    sock.sendall(command + b"\n")
+    pump.write(sock, command + b"\n", 1)
     while text not in said:
         assert time.monotonic() < deadline, said
         try:
             more = sock.recv(4096)
         except TimeoutError:
-            sock.sendall(command + b"\n")
+            pump.write(sock, command + b"\n", 1)
             continue
         assert more, said
         said += more
@@ -176,7 +176,7 @@ def heard_by_tls(address: ConsoleAddress, context: ssl.SSLContext) -> bytes:
 
     try:
         with wait_for("qemu listens again", dialled, 60) as sock, context.wrap_socket(sock) as secured:
-            secured.sendall(b"echo attack\n")
+            pump.write(secured, b"echo attack\n", 1)
             return secured.recv(4096)
     except OSError:
         return b""

@@ -44,7 +44,8 @@ class Guest:
     """A guest's console on a host with the certificate in ``directory``. It repeats its input.
 
     ``types``: security types of its VNC server; None for a serial console. ``subtypes``: of VeNCrypt. ``result``: what
-    the VNC server says at the end. ``clients``: names of clients' certificates. ``plain``: input without TLS.
+    the VNC server says at the end. ``clients``: names of clients' certificates. ``records``: sizes of records of input.
+    ``plain``: input without TLS.
     ``plain_port``: port of SPICE without TLS, where nothing listens; 0: there is none.
     """
 
@@ -54,6 +55,7 @@ class Guest:
         self.result = 0
         self.version = rfb.VERSION
         self.clients: list[Any] = []
+        self.records: list[int] = []
         self.plain = b""
         self.plain_port = 0
         self.tls: ssl.SSLContext | None = None
@@ -75,7 +77,9 @@ class Guest:
                 sock = self._secure(sock)
             own.enter_context(sock)
             while said := sock.recv(65536):
-                if not isinstance(sock, ssl.SSLSocket):
+                if isinstance(sock, ssl.SSLSocket):
+                    self.records.append(len(said))
+                else:
                     self.plain += said
                 sock.sendall(said)
 
@@ -212,10 +216,19 @@ def test_serial_console_is_reached_by_tls_with_the_proxys_certificate(site: Site
     guest = site.guest(HOST, None)
     client = dial(site.proxy(guest, site.tls()))
     for _ in range(3):
-        sent = os.urandom(100_000)
+        sent = os.urandom(10_000)
         threading.Thread(target=client.send, args=(sent,), daemon=True).start()
         assert read(client, len(sent)) == sent
     assert guest.clients == [(("DNS", "proxy"),)] and guest.plain == b""
+
+
+def test_serial_console_gets_each_byte_in_a_record_of_its_own(site: Site) -> None:
+    """Some versions of qemu end the connection if a guest does not take a whole record at once."""
+    guest = site.guest(HOST, None)
+    client = dial(site.proxy(guest, site.tls()))
+    client.send(b"pasted text")
+    assert read(client, 11) == b"pasted text"
+    assert guest.records == [1] * 11
 
 
 def refusal(site: Site, guest: Guest, caplog: pytest.LogCaptureFixture, tls: HostTls | None) -> str:

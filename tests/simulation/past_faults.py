@@ -23,11 +23,12 @@ from nova_lite.compute import manager as compute_manager
 from nova_lite.compute.fencing import NEVER, FencingTokenStore, Record
 from nova_lite.compute.operations import HANDLERS
 from nova_lite.compute.reconciler import DomainReconciler
+from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
 from nova_lite.conductor.hosts import domains
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.operations.create import endpoints
 from nova_lite.conductor.reconciler import Reconciler
-from nova_lite.db.core import actions
+from nova_lite.db.core import actions, plans
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
 from nova_lite.db.hosts import hosts, services
@@ -278,6 +279,27 @@ def _missing_guest() -> AbstractContextManager[object]:
     return mock.patch.dict(HANDLERS, {"finish_revert_resize": find_first})
 
 
+def _late_answers() -> AbstractContextManager[object]:
+    """Drop the answer of a scheduler that is slower than the pauses between two tries."""
+    return _both(
+        mock.patch.object(actions, "retry_lease", lambda conf, action: actions.backoff(conf, action.attempts)),
+        mock.patch.object(KeyedExecutor, "is_running", lambda self, key: False),
+    )
+
+
+def _unknown_errors() -> AbstractContextManager[object]:
+    """Let errors of a connection that has no cursor reach the reconciler as the driver has raised them."""
+    execute = plans.Plan._execute
+
+    def run(self: plans.Plan, connection: sa.Connection, values: Any) -> Any:
+        if not connection.in_transaction():
+            connection.begin()
+        connection.connection.cursor().close()
+        return execute(self, connection, values)
+
+    return mock.patch.object(plans.Plan, "_execute", run)
+
+
 #: Past faults by their names.
 PAST_FAULTS = {
     "a place that was decided and never claimed": PastFault("5d7d4043", _unclaimed_places),
@@ -300,4 +322,6 @@ PAST_FAULTS = {
     "a removal that is not written": PastFault("1cdbaf3a", _unsynced_removals),
     "a move whose guest is missing": PastFault("615e11ef", _missing_guest),
     "a host that is forced down and serves": PastFault("18f4836f", _admitted_anyway),
+    "a scheduler that answers late": PastFault("f4f7ac19", _late_answers),
+    "a connection without a cursor": PastFault("a8f34deb", _unknown_errors),
 }

@@ -6,9 +6,10 @@ import pytest
 
 from nova_lite.compute.fencing import FencingTokenStore
 from nova_lite.compute.manager import ComputeManager
+from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
 from nova_lite.conductor.hosts import domains
 from nova_lite.conductor.reconciler import Reconciler
-from nova_lite.db.core import actions
+from nova_lite.db.core import actions, plans
 from nova_lite.db.hosts import hosts, services
 from nova_lite.operations.types import Operation
 from nova_lite.scheduler import hosts as scheduler_hosts
@@ -31,6 +32,9 @@ PLACES = (
     (scheduler_hosts, "_is_newer"),
     (FencingTokenStore, "mark_removed"),
     (bus.SimulatedTransport, "call"),
+    (actions, "retry_lease"),
+    (KeyedExecutor, "is_running"),
+    (plans.Plan, "_execute"),
 )
 
 

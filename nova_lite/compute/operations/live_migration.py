@@ -6,6 +6,7 @@ Until the handover only the source's hypervisor knows where the guest is. So eve
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,8 @@ from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import interfaces, moves
 from nova_lite.objects import ActionCommand, LiveDestination, LiveSource, MigrationControl, MigrationProgress
 from nova_lite.operations import HostRole, states
+
+LOG = logging.getLogger(__name__)
 
 
 def check_can_live_migrate_source(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
@@ -110,14 +113,22 @@ def rollback_live_migration_at_destination(host: LocalHost, command: ActionComma
 
 
 def post_live_migration_at_destination(host: LocalHost, command: ActionCommand) -> None:
-    """Make the guest belong to this host. Runs at the destination."""
+    """Make the guest belong to this host. Runs at the destination.
+
+    The move ends also if the guest is missing by now. The next comparison reports it as lost.
+    """
     uuid = command.instance.uuid
-    moves.require_generation(host, command)
+    is_there = host.domain(uuid) is not None
+    if is_there:
+        moves.require_generation(host, command)
+    else:
+        LOG.warning("Instance %s: its domain of generation %d is missing", uuid, command.generation)
     resources = Resources.of(moves.instance_at(command, HostRole.DESTINATION))
     host.fencing.mark_built(uuid, command.generation, resources)
-    interfaces.bind_and_plug(host, command.instance)
+    join = interfaces.bind_and_plug if is_there else interfaces.bind
+    join(host, command.instance)
     host.driver.live_moves.finish(uuid)
-    if command.instance.vm_state == states.PAUSED:
+    if is_there and command.instance.vm_state == states.PAUSED:
         host.driver.live_moves.take_over_paused(uuid)
 
 

@@ -239,17 +239,13 @@ def take_due(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, ids: Iterable[in
     """Lease the actions among ``ids`` that are still `due` to ``owner``, and return them. Rows that another conductor
     has locked are skipped.
 
-    The lease lasts one backoff step, so a retry without effect is repeated after that. A scheduler may answer later
-    than that, so the lease of its step also outlasts the wait for its answer.
+    The lease lasts as `retry_lease` says, so a retry without effect is repeated after that.
     """
     query = sa.select(InstanceAction).where(InstanceAction.id.in_(list(ids)), _OPEN)
     query = query.order_by(InstanceAction.lease_expires_at).with_for_update(skip_locked=True)
     taken = []
     for action in uow.session.scalars(query).all():
-        seconds = backoff(conf, action.attempts)
-        if action.step == operations.SCHEDULE:
-            seconds = max(seconds, conf.conductor.lease_seconds)
-        if _take(uow, action, owner, seconds, sa.and_(*is_due(uow.now))):
+        if _take(uow, action, owner, retry_lease(conf, action), sa.and_(*is_due(uow.now))):
             action.attempts += 1
             taken.append(action)
     return taken
@@ -262,8 +258,16 @@ def is_due(now: Time) -> tuple[sa.ColumnElement[bool], ...]:
 def take_up(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, owner: str) -> None:
     """Lease an action that was just freed to ``owner``, who holds its row, for as long as `take_due` would."""
     action.lease_owner = owner
-    action.lease_expires_at = uow.now + datetime.timedelta(seconds=backoff(conf, action.attempts))
+    action.lease_expires_at = uow.now + datetime.timedelta(seconds=retry_lease(conf, action))
     action.attempts += 1
+
+
+def retry_lease(conf: cfg.ConfigOpts, action: InstanceAction) -> float:
+    """Return the seconds of a lease by which an action is repeated: one backoff step. A scheduler may answer later than
+    that, so the lease of its step also outlasts the wait for the answer.
+    """
+    seconds = backoff(conf, action.attempts)
+    return max(seconds, conf.conductor.lease_seconds) if action.step == operations.SCHEDULE else seconds
 
 
 def backoff(conf: cfg.ConfigOpts, attempts: int) -> float:

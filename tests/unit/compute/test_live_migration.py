@@ -44,15 +44,36 @@ def test_local_disks_need_a_block_migration() -> None:
 @pytest.mark.parametrize("vm_state", [states.ACTIVE, states.PAUSED])
 def test_destination_lets_the_source_in_no_longer(monkeypatch: pytest.MonkeyPatch, vm_state: str) -> None:
     moves = mock.Mock(spec=LiveMoves)
-    host: Any = SimpleNamespace(driver=SimpleNamespace(live_moves=moves), fencing=mock.Mock())
+    settle(monkeypatch, moves, vm_state, domain=object())
+    moves.finish.assert_called_once_with("uuid")
+    assert moves.take_over_paused.called == (vm_state == states.PAUSED)
+
+
+def test_destination_whose_guest_is_missing_ends_the_move(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    moves = mock.Mock(spec=LiveMoves)
+    host, interfaces = settle(monkeypatch, moves, states.PAUSED, domain=None)
+    assert "its domain of generation 2 is missing" in caplog.text
+    host.fencing.mark_built.assert_called_once()
+    moves.finish.assert_called_once_with("uuid")
+    assert (interfaces.bind.called, interfaces.bind_and_plug.called) == (True, False)
+    assert not moves.take_over_paused.called
+
+
+def settle(monkeypatch: pytest.MonkeyPatch, moves: Any, vm_state: str, domain: object) -> tuple[Any, Any]:
+    """End a live migration at its destination, and return the host and what connected the guest there."""
+    host: Any = SimpleNamespace(
+        driver=SimpleNamespace(live_moves=moves), fencing=mock.Mock(), domain=lambda uuid: domain
+    )
     command: Any = SimpleNamespace(
         instance=make_instance(uuid="uuid", vm_state=vm_state), generation=2, payload={"answers": {}}
     )
+    interfaces = mock.Mock()
     monkeypatch.setattr(live_migration, "moves", mock.Mock(instance_at=lambda command, role: command.instance))
-    monkeypatch.setattr(live_migration, "interfaces", mock.Mock())
+    monkeypatch.setattr(live_migration, "interfaces", interfaces)
     live_migration.post_live_migration_at_destination(host, command)
-    moves.finish.assert_called_once_with("uuid")
-    assert moves.take_over_paused.called == (vm_state == states.PAUSED)
+    return host, interfaces
 
 
 def test_destination_that_cannot_continue_the_guest_claims_and_plugs_nothing() -> None:

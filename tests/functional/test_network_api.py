@@ -15,7 +15,7 @@ from tests.functional.sdk import connect
 from tests.functional.standalone_client import Client
 from tests.support.waiting import wait_for
 
-RANGES = "[network]\nproject_ranges = 10.64.0.0/16\n"
+RANGES = "[DEFAULT]\nwings = trunks\n[network]\nproject_ranges = 10.64.0.0/16\n"
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,39 @@ def test_a_port_before_its_server_and_after_it(cloud: Cloud, demo: Client, admin
     demo("port unset --security-group default other")
     assert demo.one("port show other")["security_group_ids"] == []
     demo("port delete other")
+
+
+def test_trunk_of_two_networks_and_its_server(cloud: Cloud, demo: Client, admin: Client) -> None:
+    """The commands of the page about trunks. Hosts of the fake driver connect no subports."""
+    demo("network create storage")
+    demo("subnet create --network storage --subnet-range 10.64.9.0/24 storage-v4")
+    parent = demo.one("port create --network private parent")
+    child, late = (demo.one(f"port create --network storage {name}") for name in ("child", "late"))
+    tagged = "segmentation-type=vlan,segmentation-id="
+    made = demo.one(f"network trunk create --parent-port parent --subport port=child,{tagged}100 one")
+    assert (made["status"], made["port_id"]) == ("DOWN", parent["id"])
+    assert [row["Name"] for row in demo.one("network trunk list")] == ["one"]
+    assert "in use" in demo(f"network trunk set --subport port=late,{tagged}100 one", status=1)
+    demo(f"network trunk set --description two --subport port=late,{tagged}101 one")
+    subports = demo.one("network subport list --trunk one")
+    assert {(row["Port"], row["Segmentation ID"]) for row in subports} == {(child["id"], 100), (late["id"], 101)}
+    server = demo.one("server create --image cirros --flavor m1.nano --port parent --wait carried")
+    assert list(demo.one("server show carried")["addresses"]) == ["private"]
+    found = admin.one(f"port show {child['id']}")
+    assert (found["device_owner"], found["device_id"]) == ("trunk:subport", made["id"])
+    assert "sub_ports" in str(demo.one("port show parent")["trunk_details"])
+    demo("network trunk unset --subport late one")
+    assert [row["Port"] for row in demo.one("network subport list --trunk one")] == [child["id"]]
+    assert demo.one("port show late")["device_owner"] == ""
+    demo("port delete child", status=1)
+    demo(f"server delete --wait {server['id']}")
+    demo("network trunk set --disable one")
+    assert demo.one("network trunk show one")["is_admin_state_up"] is False
+    assert "is currently disabled" in demo("network trunk delete one", status=1)
+    demo("network trunk set --enable one")
+    demo("network trunk delete one")
+    demo("port delete parent child late")
+    demo("network delete storage")
 
 
 def test_security_groups(demo: Client) -> None:

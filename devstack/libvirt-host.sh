@@ -206,7 +206,8 @@ stop() {
     elif pid=$(cat "$BASE/starting.pid" 2>/dev/null) && [[ $(cat "/proc/$pid/comm" 2>/dev/null) == libvirt-host* ]]; then
         kill "$pid" 2>/dev/null || true
     fi
-    ! ip link show "$LINK" >/dev/null 2>&1 || ip link delete "$LINK"
+    # The interface may end with its network namespace meanwhile.
+    ip link delete "$LINK" 2>/dev/null || ! ip link show "$LINK" >/dev/null 2>&1 || die "$LINK cannot be deleted."
     remove_tree "$BASE" "${HOSTS:?}/$ADDRESS"
     remove_network
 }

@@ -28,7 +28,7 @@ from nova_lite.conductor.hosts import domains
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.operations.create import endpoints
 from nova_lite.conductor.reconciler import Reconciler
-from nova_lite.db.core import actions, plans
+from nova_lite.db.core import actions
 from nova_lite.db.core.engine import UnitOfWork
 from nova_lite.db.core.models import Instance, InstanceAction
 from nova_lite.db.hosts import hosts, services
@@ -287,17 +287,15 @@ def _late_answers() -> AbstractContextManager[object]:
     )
 
 
-def _unknown_errors() -> AbstractContextManager[object]:
-    """Let errors of a connection that has no cursor reach the reconciler as the driver has raised them."""
-    execute = plans.Plan._execute
+def _missing_arrival() -> AbstractContextManager[object]:
+    """Look for a guest that is missing until its live migration ends."""
+    settle = HANDLERS["post_live_migration_at_destination"]
 
-    def run(self: plans.Plan, connection: sa.Connection, values: Any) -> Any:
-        if not connection.in_transaction():
-            connection.begin()
-        connection.connection.cursor().close()
-        return execute(self, connection, values)
+    def find_first(host: Any, command: Any) -> Any:
+        host.driver.guests.get(command.instance.uuid)
+        return settle(host, command)
 
-    return mock.patch.object(plans.Plan, "_execute", run)
+    return mock.patch.dict(HANDLERS, {"post_live_migration_at_destination": find_first})
 
 
 #: Past faults by their names.
@@ -323,5 +321,5 @@ PAST_FAULTS = {
     "a move whose guest is missing": PastFault("615e11ef", _missing_guest),
     "a host that is forced down and serves": PastFault("18f4836f", _admitted_anyway),
     "a scheduler that answers late": PastFault("f4f7ac19", _late_answers),
-    "a connection without a cursor": PastFault("a8f34deb", _unknown_errors),
+    "a live migration whose guest is missing": PastFault("ae2ef27c", _missing_arrival),
 }

@@ -9,7 +9,7 @@ from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
 from nova_lite.conductor.hosts import domains
 from nova_lite.conductor.reconciler import Reconciler
-from nova_lite.db.core import actions, plans
+from nova_lite.db.core import actions
 from nova_lite.db.hosts import hosts, services
 from nova_lite.operations.types import Operation
 from nova_lite.scheduler import hosts as scheduler_hosts
@@ -34,7 +34,6 @@ PLACES = (
     (bus.SimulatedTransport, "call"),
     (actions, "retry_lease"),
     (KeyedExecutor, "is_running"),
-    (plans.Plan, "_execute"),
 )
 
 

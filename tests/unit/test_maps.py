@@ -70,7 +70,7 @@ def test_conductor_and_database_have_wings_of_the_same_names() -> None:
 # --- figures of the page that lists the core
 
 #: Most code lines of the core: a reader has to read them. Whoever raises it says why in the commit.
-MOST_LINES = 19_120
+MOST_LINES = 19_136
 
 
 def code_lines(path: Path) -> int:

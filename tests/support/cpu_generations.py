@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +54,16 @@ _NAMES_OF_QEMU = {
 _DOMAIN = "<domain type='qemu'><os><type machine='{machine}'>hvm</type></os></domain>"
 
 
-def features_of(model: str) -> tuple[set[str], ET.Element | None]:
-    """Return the features of a model by libvirt's maps, and its signature."""
+def features_of(model: str, kinds: Collection[str | None] = (None, "yes")) -> tuple[set[str], ET.Element | None]:
+    """Return the features of a model by libvirt's maps, and its signature. ``kinds``: of what libvirt has added to the
+    model later, None for what it had from the beginning.
+    """
     element = ET.parse(MAPS / f"x86_{model}.xml").find("model")
     assert element is not None
     base, signature = element.find("model"), element.find("signature")
-    found, inherited = (set(), None) if base is None else features_of(base.get("name", ""))
-    found |= {item.get("name", "") for item in element.iterfind("feature") if item.get("removed") != "yes"}
+    found, inherited = (set(), None) if base is None else features_of(base.get("name", ""), kinds)
+    present = [item for item in element.iterfind("feature") if item.get("removed") != "yes"]
+    found |= {item.get("name", "") for item in present if item.get("added") in kinds}
     return found, inherited if signature is None else signature
 
 
@@ -71,13 +74,16 @@ def make_template(root: Path) -> Path:
 
 
 class Host:
-    """A host of a generation. ``described``: its processor, and that of a guest with its own model."""
+    """A host of a generation. ``features``: of its processor. ``cpu``, ``guest``: as our code describes the processor,
+    and that of a guest with its own model.
+    """
 
     def __init__(self, template: Path, root: Path, generation: str) -> None:
         target = root / "cache/qemu/capabilities"
         shutil.copytree(template, target)
         (own,) = (path for path in target.iterdir() if f"<arch>{ARCHITECTURE}</arch>" in path.read_text())
-        own.write_text(_changed(own.read_text(), generation))
+        changed, self.features = _changed(own.read_text(), generation)
+        own.write_text(changed)
         command = [sys.executable, "-m", __name__, str(root), "serve"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         described = self._read()
@@ -100,7 +106,10 @@ class Host:
         self._process.wait(30)
 
 
-def _changed(template: str, generation: str) -> str:
+def _changed(template: str, generation: str) -> tuple[str, set[str]]:
+    """Return the answers of a qemu on a processor of the generation, and the processor's features. It lacks features
+    that libvirt has added to the model later, and that this qemu does not know.
+    """
     features, signature = features_of(generation)
     features.add("hypervisor")
     assert signature is not None
@@ -119,13 +128,14 @@ def _changed(template: str, generation: str) -> str:
                 item.set("migratable", "yes")
         elif value := {**numbers, **texts}.get(name):
             item.set("value", value)
-    assert features <= known, features - known
+    assert features_of(generation, [None])[0] <= known, features - known
+    features &= known
     for model in root.iterfind("cpu[@type='tcg']"):
         for blocker in model.findall("blocker"):
             if _NAMES_OF_QEMU.get(blocker.get("name", ""), blocker.get("name")) in features:
                 model.remove(blocker)
         model.set("usable", "yes" if model.find("blocker") is None else "no")
-    return ET.tostring(root, encoding="unicode")
+    return ET.tostring(root, encoding="unicode"), features
 
 
 # --- the worker

@@ -41,6 +41,9 @@ cgroup_controllers = []
 user = "root"
 group = "root"
 """
+#: Ports of screens. Other libvirtds of this machine choose theirs from 5900 on, and know nothing of these.
+_FIRST_PORT = 10000 + os.getpid() % 200 * 100
+_QEMU += f"remote_display_port_min = {_FIRST_PORT}\nremote_display_port_max = {_FIRST_PORT + 99}\n"
 
 
 @dataclasses.dataclass

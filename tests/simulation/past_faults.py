@@ -24,6 +24,7 @@ from nova_lite.compute.fencing import NEVER, FencingTokenStore, Record
 from nova_lite.compute.operations import HANDLERS
 from nova_lite.compute.reconciler import DomainReconciler
 from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
+from nova_lite.conductor.engine.unavailable_hosts import Transitions
 from nova_lite.conductor.hosts import domains
 from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.operations.create import endpoints
@@ -298,6 +299,11 @@ def _missing_arrival() -> AbstractContextManager[object]:
     return mock.patch.dict(HANDLERS, {"post_live_migration_at_destination": find_first})
 
 
+def _lost_amid_a_move() -> AbstractContextManager[object]:
+    """Let steps of a move wait for their host, also if an operator has forced it down."""
+    return mock.patch.object(Transitions, "pass_forced_down_host", lambda self, ctx: None)
+
+
 #: Past faults by their names.
 PAST_FAULTS = {
     "a place that was decided and never claimed": PastFault("5d7d4043", _unclaimed_places),
@@ -321,5 +327,6 @@ PAST_FAULTS = {
     "a move whose guest is missing": PastFault("615e11ef", _missing_guest),
     "a host that is forced down and serves": PastFault("18f4836f", _admitted_anyway),
     "a scheduler that answers late": PastFault("f4f7ac19", _late_answers),
+    "a host that is lost amid a move": PastFault("78f253fc", _lost_amid_a_move),
     "a live migration whose guest is missing": PastFault("ae2ef27c", _missing_arrival),
 }

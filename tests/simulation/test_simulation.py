@@ -24,7 +24,7 @@ LAST = 10_000 if IS_LONG else 120
 CHUNK = 500
 #: The page's seeds, and seeds within which the long command finds each.
 FOUND = undone.found()
-WITHIN = 1000
+WITHIN = 4000
 
 
 def simulate(*arguments: str, hash_seed: str = "0", must_pass: bool = True) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import pytest
 from nova_lite.compute.fencing import FencingTokenStore
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
+from nova_lite.conductor.engine.unavailable_hosts import Transitions
 from nova_lite.conductor.hosts import domains
 from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.db.core import actions
@@ -34,6 +35,7 @@ PLACES = (
     (bus.SimulatedTransport, "call"),
     (actions, "retry_lease"),
     (KeyedExecutor, "is_running"),
+    (Transitions, "pass_forced_down_host"),
 )
 
 

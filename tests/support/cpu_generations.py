@@ -55,8 +55,8 @@ _DOMAIN = "<domain type='qemu'><os><type machine='{machine}'>hvm</type></os></do
 
 
 def features_of(model: str, kinds: Collection[str | None] = (None, "yes")) -> tuple[set[str], ET.Element | None]:
-    """Return the features of a model by libvirt's maps, and its signature. ``kinds``: of what libvirt has added to the
-    model later, None for what it had from the beginning.
+    """Return the features of a model by libvirt's maps, and its signature. ``kinds``: values of ``added``; None are its
+    first features, and "yes" later ones.
     """
     element = ET.parse(MAPS / f"x86_{model}.xml").find("model")
     assert element is not None

@@ -14,7 +14,7 @@ from nova_lite.base import exceptions
 from nova_lite.hardware import baseline, continuing
 from nova_lite.objects import HOST_CPU, HostCpu
 from tests.integration.libvirt.conftest import Images, MakeDriver, guest_spec
-from tests.support.cpu_generations import GENERATIONS, Host, make_template
+from tests.support.cpu_generations import GENERATIONS, Host, features_of, make_template
 
 _SERVERS = ("Skylake-Server-noTSX-IBRS", "Cascadelake-Server-noTSX", "Icelake-Server-noTSX")
 
@@ -48,7 +48,9 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Host]]
 
 def test_host_of_a_generation_has_the_features_of_libvirts_map(hosts: dict[str, Host]) -> None:
     for generation, host in hosts.items():
-        assert continuing.names(host.cpu.features) == host.features, generation
+        # libvirt 10.0 leaves out what it has added to a model later, and libvirt 11 does not.
+        first = features_of(generation, [None])[0] | {"hypervisor"}
+        assert first <= continuing.names(host.cpu.features) <= host.features, generation
         assert host.cpu.vendor == GENERATIONS[generation]
         assert "pc-q35-6.2" in host.cpu.machines.split()
 

@@ -77,7 +77,8 @@ def has(driver: LibvirtDriver, spec: SpawnSpec, vcpus: int, memory_mb: int, kept
     try:
         wait_for(f"{vcpus} CPUs and {memory_mb} MB in the guest", is_right, PATIENCE)
     except AssertionError as error:
-        raise AssertionError(f"{error}: {kept_mb} MB were kept at first, then it had {sorted(seen)}") from None
+        end = whole_lines(driver, spec.instance.uuid)[-1500:]
+        raise AssertionError(f"{error}: {kept_mb} MB were kept at first, then it had {sorted(seen)}\n{end}") from None
 
 
 @pytest.mark.parametrize("machine", [pytest.param("pc", marks=LONG), "q35"])

@@ -32,7 +32,7 @@ from tests.functional.proxy import Proxy
 from tests.support.api_client import ROOT
 from tests.support.browser import CTRL, browser
 from tests.support.firefox import firefox
-from tests.support.page import Page
+from tests.support.page import MANY_NETWORKS, Page
 from tests.support.waiting import wait_for
 
 PASSWORD = "correct horse"
@@ -733,6 +733,96 @@ def test_user_sees_which_rule_stops_a_packet_between_two_servers(cloud: dict[str
         for server in servers:
             sdk.compute.delete_server(server)
     page.complaints()
+
+
+#: Expressions: scale of the drawing of the networks, boxes with their places in its view, and the middle of the view in the window.
+_SCALE = "parseInt(document.querySelector('.topology output').textContent)"
+_BOXES = """(() => {
+  const frame = document.querySelector('.topology .frame').getBoundingClientRect();
+  return [...document.querySelectorAll('.topology .sheet :is(a, button)')].map((item) => {
+    const box = item.getBoundingClientRect();
+    const isInside = box.left >= frame.left && box.right <= frame.right
+      && box.top >= frame.top && box.bottom <= frame.bottom;
+    const isRead = parseFloat(getComputedStyle(item).fontSize) >= 12 && box.height >= 12;
+    return [item.textContent, Math.round(box.left - frame.left), Math.round(box.top - frame.top), isInside, isRead];
+  });
+})()"""
+_MIDDLE = """(() => {
+  const frame = document.querySelector('.topology .frame');
+  scrollTo(0, frame.offsetTop - 100);
+  const box = frame.getBoundingClientRect();
+  return [Math.round(box.x + box.width / 2), Math.round(box.y + box.height / 2)];
+})()"""
+
+
+def place_of(page: Page, text: str) -> tuple[int, int]:
+    """Return where the drawing has the box with a text."""
+    return next((left, top) for name, left, top, *_ in page.browser.run(_BOXES) if name == text)
+
+
+def open_drawing(page: Page, user: str = "demo") -> None:
+    """Show 200 servers on 20 networks."""
+    page.log_in(user, PASSWORD)
+    page.go("quotas")
+    page.browser.run(MANY_NETWORKS)
+    page.go("networks")
+    page.browser.wait("!!pressable('network-19')")
+
+
+def test_drawing_of_many_networks_is_readable_at_each_scale_and_kept_in_the_address(page: Page) -> None:
+    open_drawing(page)
+    boxes = page.browser.run(_BOXES)
+    assert all(is_inside and is_read for *_, is_inside, is_read in boxes)
+    assert sum(name == "10 servers" for name, *_ in boxes) == 20
+    fitted = page.browser.run(_SCALE)
+    x, y = page.browser.run(_MIDDLE)
+    page.browser.wheel((x, y), -240, CTRL)
+    page.browser.wait(f"{_SCALE} > {fitted}")
+    page.press("Zoom in")
+    page.press("Zoom in")
+    boxes = page.browser.run(_BOXES)
+    assert sum(name.startswith("server-of-") for name, *_ in boxes) == 200
+    assert all(is_read for *_, is_read in boxes)
+    left, top = place_of(page, "network-10")
+    page.browser.drag([(x, y), (x + 2, y + 2), (x + 40, y - 30)])
+    page.browser.wait(f"({_BOXES}).some(([name, left]) => name === 'network-10' && left === {left + 40})")
+    assert place_of(page, "network-10") == (left + 40, top - 30)
+    page.browser.wait("/drawing=/.test(location.hash)")
+    assert page.browser.run("location.hash").startswith("#/networks?"), "a drag follows no link"
+    scale, place = page.browser.run(_SCALE), place_of(page, "network-10")
+    page.go("quotas")
+    page.browser.run("history.back(); true")
+    page.browser.wait("!!pressable('network-19')")
+    assert (page.browser.run(_SCALE), place_of(page, "network-10")) == (scale, place)
+    page.press("Fit")
+    page.browser.wait(f"{_SCALE} === {fitted} && !/drawing=/.test(location.hash)")
+    x, y = page.browser.run(_MIDDLE)
+    page.browser.drag([(x - 20, y), (x - 60, y), (x - 100, y)], [(x + 20, y), (x + 60, y), (x + 100, y)])
+    page.browser.wait(f"{_SCALE} > {fitted * 2}")
+    page.leave_servers()
+
+
+def test_drawing_of_networks_is_read_with_the_keyboard_alone(page: Page) -> None:
+    open_drawing(page)
+    page.browser.run("pressable('Fit').focus(); true")
+    page.browser.press("Tab")
+    page.browser.wait("document.activeElement.ariaLabel === 'Drawing of the networks'")
+    fitted = page.browser.run(_SCALE)
+    for _ in range(6):
+        page.browser.press("+", "+")
+    page.browser.wait(f"{_SCALE} > {fitted * 3}")
+    left, _ = place_of(page, "network-10")
+    page.browser.press("ArrowRight")
+    page.browser.wait(f"({_BOXES}).some(([name, left]) => name === 'network-10' && left === {left - 60})")
+    page.browser.run("pressable('server-of-network-19-9').focus(); true")
+    page.browser.wait(f"({_BOXES}).some(([name, , , isInside]) => name === 'server-of-network-19-9' && isInside)")
+    page.browser.press("-", "-")
+    page.browser.press("0", "0")
+    page.browser.wait(f"{_SCALE} === {fitted}")
+    page.browser.run("pressable('network-3').focus(); true")
+    page.browser.press("Enter", "\r")
+    page.browser.wait("location.hash === '#/networks/network-3'")
+    page.leave_servers()
 
 
 def test_volume_is_renamed_and_given_to_another_project(cloud: dict[str, Any], page: Page) -> None:

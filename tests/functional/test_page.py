@@ -567,6 +567,48 @@ def test_image_is_uploaded(cloud: dict[str, Any], page: Page, tmp_path: Path) ->
     page.complaints()
 
 
+def test_system_is_installed_from_an_iso_and_boots_from_its_volume(
+    cloud: dict[str, Any], page: Page, tmp_path: Path
+) -> None:
+    path = tmp_path / "debian.iso"
+    path.write_bytes(b"disk" * 1000)
+    demo = client(cloud)
+    image = demo.create_image("debian.iso", filename=str(path), disk_format="iso", container_format="bare", wait=True)
+    page.log_in("demo", PASSWORD)
+    page.go("servers/new")
+    page.write("Name", "installed")
+    page.write("Boot source", "debian.iso")
+    page.write("Size of the volume in GB", "3")
+    page.sees("--block-device source_type=blank,destination_type=volume,boot_index=1,volume_size=3,")
+    page.press("Create the server")
+    page.sees("This server installs a system from its ISO.")
+    server = demo.get_server("installed")
+    assert server.image.id == image.id
+    (volume,) = demo.list_volumes()
+    assert (volume.size, volume.is_bootable, volume.attachments[0]["server_id"]) == (3, False, server.id)
+    page.press("Open the console")
+    page.browser.wait(f"location.hash === '#/servers/{server.id}/console'")
+    page.sees("The guest runs.")
+    page.press("Finish the installation")
+    page.sees(f"openstack volume set --bootable {volume.id}")
+    assert page.complaints() == []
+    page.submit()
+    page.browser.wait("location.hash === '#/servers/new'")
+    page.browser.wait(f"control('Boot source')?.value === 'volume:{volume.id}'")
+    page.complaints()  # the view of the server has asked for it once more
+    assert page.browser.run("control('Name').value") == "installed"
+    page.press("Create the server")
+    page.sees("The guest runs.")
+    server = demo.get_server("installed")
+    assert demo.get_volume(volume.id).attachments[0]["server_id"] == server.id
+    page.sees("boots from a volume")
+    assert page.complaints() == []
+    page.leave_servers()
+    demo.delete_server(server.id, wait=True)
+    demo.delete_volume(volume.id, wait=True)
+    demo.delete_image(image.id, wait=True)
+
+
 def test_image_is_loaded_by_url_and_a_host_that_is_not_listed_is_named(
     cloud: dict[str, Any], page: Page, mirror: str
 ) -> None:
@@ -735,7 +777,8 @@ def test_user_sees_which_rule_stops_a_packet_between_two_servers(cloud: dict[str
     page.complaints()
 
 
-#: Expressions: scale of the drawing of the networks, boxes with their places in its view, and the middle of the view in the window.
+#: Expressions: scale of the drawing of the networks, boxes with their places in its view, and the window's point in the
+#: middle of the view.
 _SCALE = "parseInt(document.querySelector('.topology output').textContent)"
 _BOXES = """(() => {
   const frame = document.querySelector('.topology .frame').getBoundingClientRect();

@@ -126,6 +126,19 @@ export const WORDS: Catalogue = {
   "Most of vCPUs or memory": "vCPU 或内存中较高者",
   "Weekday": "星期",
   "Window": "时间窗口",
+  ", and install onto the disk that is empty. It is the volume": "，安装到空磁盘上。它是卷",
+  "Finish the installation": "完成安装",
+  "Install from this ISO, onto a new volume": "从此 ISO 安装到新卷",
+  "Installation": "安装",
+  "Once the system is complete, finish the installation. The ISO cannot be removed from this server.":
+    "系统安装完成后，请完成安装。无法从此云主机移除 ISO。",
+  "Open the console": "打开控制台",
+  "Size of the volume in GB": "卷的大小（GB）",
+  "The server is deleted, and the ISO with it. The volume stays, and a new server boots from it.":
+    "云主机将连同 ISO 一起删除。卷会保留，新的云主机从卷启动。",
+  "This server installs a system from its ISO.": "此云主机正在从 ISO 安装系统。",
+  "When the installer wants to restart, let it. Some installers go on after a restart.":
+    "安装程序要求重启时，请允许。有些安装程序在重启后继续。",
   "all servers": "所有云主机",
   "Drag or arrow keys move it. Ctrl and the wheel, two fingers, or + and - zoom it.":
     "拖动或用方向键移动。按住 Ctrl 滚动、用两指或按 + 和 - 缩放。",

@@ -406,6 +406,22 @@ def test_thing_of_a_file_has_a_tag_in_place_of_its_mark(cloud: dict[str, Any], p
             tag = "document.querySelector('main .tag')"
             assert page.browser.run(f"[{tag}.innerText, {tag}.title]") == ["managed", "nova-lite apply: shop/web"]
             assert "[nova-lite-apply" not in page.text()
+        volume = sdk.block_storage.create_volume(name="filed", size=1, description="old [nova-lite-apply:shop/disk]")
+        page.go(f"volumes/{volume.id}")
+        page.press("More")
+        page.press("Rename")
+        page.sees("shop/disk. A later apply sets its values back")
+        assert page.browser.run("[control('Description').value, seen().querySelector('.tag').title]") == [
+            "old",
+            "nova-lite apply: shop/disk",
+        ]
+        page.write("Description", "new")
+        page.sees("--description 'new [nova-lite-apply:shop/disk]'")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        found = sdk.block_storage.get_volume(volume.id).description
+        sdk.block_storage.delete_volume(volume)
+        assert found == "new [nova-lite-apply:shop/disk]"
         sdk.network.delete_security_group(group)
     assert page.complaints() == []
 
@@ -595,7 +611,7 @@ def test_system_is_installed_from_an_iso_and_boots_from_its_volume(
     page.submit()
     page.browser.wait("location.hash === '#/servers/new'")
     page.browser.wait(f"control('Boot source')?.value === 'volume:{volume.id}'")
-    page.complaints()  # the view of the server has asked for it once more
+    page.complaints()  # the view of the server has requested it once more
     assert page.browser.run("control('Name').value") == "installed"
     page.press("Create the server")
     page.sees("The guest runs.")
@@ -1159,6 +1175,45 @@ def test_changes_arrive_by_the_stream_and_by_polling_without_it(cloud: dict[str,
         sdk.compute.delete_server(made)
         there.browser.wait("!document.querySelector('main').innerText.includes('polled')")
         page.open("servers")
+    page.complaints()
+
+
+def test_lost_network_is_named_and_loses_no_form(cloud: dict[str, Any], page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    with Proxy(urllib.parse.urlsplit(cloud["url"]).port or 0) as way, client(cloud) as sdk:
+        there = Page(page.browser, f"http://127.0.0.1:{way.port}/page/")
+        there.open("keys")
+        there.press("Add a key")
+        there.write("Name", "offline")
+        there.write("Public key", PUBLIC_KEY)
+        way.cut()
+        there.submit()
+        there.sees("Nothing that you have entered is lost: try again.")
+        there.browser.wait("document.body.innerText.includes('The connection to the cloud is lost.')")
+        assert sdk.compute.find_keypair("offline") is None
+        way.restore()
+        there.submit()
+        there.browser.wait("!document.querySelector('dialog[open]')")
+        there.browser.wait("!document.body.innerText.includes('The connection to the cloud is lost.')")
+        there.sees("offline")
+        sdk.compute.delete_keypair("offline")
+        page.open("images")
+    page.complaints()
+
+
+def test_hanging_daemon_is_named_and_the_page_goes_on_after_it(cloud: dict[str, Any], page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    with Proxy(urllib.parse.urlsplit(cloud["url"]).port or 0) as way:
+        there = Page(page.browser, f"http://127.0.0.1:{way.port}/page/")
+        there.open("keys")
+        there.settle()
+        way.mute()
+        there.browser.run("location.hash = '#/images'; true")
+        there.browser.wait("/No answer for 5 seconds from the API: .*image/.test(document.body.innerText)")
+        way.unmute()
+        there.browser.wait("!document.body.innerText.includes('No answer for 5 seconds')")
+        there.sees("nova-lite-guest")
+        page.open("images")
     page.complaints()
 
 

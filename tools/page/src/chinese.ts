@@ -53,6 +53,7 @@ export const WORDS: Catalogue = {
   "Nothing was measured in this time. Values come within a minute while the compute daemon runs.":
     "这段时间没有测量值。计算守护进程运行时，一分钟内就会有值。",
   "Values are being collected. The line begins with the third one.": "正在收集数据。有三个值之后才会画出曲线。",
+  "A later apply sets its values back to those of the file.": "下次 apply 会将其恢复为文件中的值。",
   "managed": "由文件管理",
   "vCPUs of guests": "分配给虚拟机的 vCPU",
   "Add a rule": "添加规则",

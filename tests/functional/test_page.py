@@ -32,7 +32,7 @@ from tests.functional.proxy import Proxy
 from tests.support.api_client import ROOT
 from tests.support.browser import CTRL, browser
 from tests.support.firefox import firefox
-from tests.support.page import Page
+from tests.support.page import MANY_NETWORKS, Page
 from tests.support.waiting import wait_for
 
 PASSWORD = "correct horse"
@@ -406,6 +406,22 @@ def test_thing_of_a_file_has_a_tag_in_place_of_its_mark(cloud: dict[str, Any], p
             tag = "document.querySelector('main .tag')"
             assert page.browser.run(f"[{tag}.innerText, {tag}.title]") == ["managed", "nova-lite apply: shop/web"]
             assert "[nova-lite-apply" not in page.text()
+        volume = sdk.block_storage.create_volume(name="filed", size=1, description="old [nova-lite-apply:shop/disk]")
+        page.go(f"volumes/{volume.id}")
+        page.press("More")
+        page.press("Rename")
+        page.sees("shop/disk. A later apply sets its values back")
+        assert page.browser.run("[control('Description').value, seen().querySelector('.tag').title]") == [
+            "old",
+            "nova-lite apply: shop/disk",
+        ]
+        page.write("Description", "new")
+        page.sees("--description 'new [nova-lite-apply:shop/disk]'")
+        page.submit()
+        page.browser.wait("!document.querySelector('dialog[open]')")
+        found = sdk.block_storage.get_volume(volume.id).description
+        sdk.block_storage.delete_volume(volume)
+        assert found == "new [nova-lite-apply:shop/disk]"
         sdk.network.delete_security_group(group)
     assert page.complaints() == []
 
@@ -565,6 +581,48 @@ def test_image_is_uploaded(cloud: dict[str, Any], page: Page, tmp_path: Path) ->
         assert (image.status, image.size) == ("active", 10_000_000)
         assert image.hash_value == hashlib.sha256(disk.read_bytes()).hexdigest()
     page.complaints()
+
+
+def test_system_is_installed_from_an_iso_and_boots_from_its_volume(
+    cloud: dict[str, Any], page: Page, tmp_path: Path
+) -> None:
+    path = tmp_path / "debian.iso"
+    path.write_bytes(b"disk" * 1000)
+    demo = client(cloud)
+    image = demo.create_image("debian.iso", filename=str(path), disk_format="iso", container_format="bare", wait=True)
+    page.log_in("demo", PASSWORD)
+    page.go("servers/new")
+    page.write("Name", "installed")
+    page.write("Boot source", "debian.iso")
+    page.write("Size of the volume in GB", "3")
+    page.sees("--block-device source_type=blank,destination_type=volume,boot_index=1,volume_size=3,")
+    page.press("Create the server")
+    page.sees("This server installs a system from its ISO.")
+    server = demo.get_server("installed")
+    assert server.image.id == image.id
+    (volume,) = demo.list_volumes()
+    assert (volume.size, volume.is_bootable, volume.attachments[0]["server_id"]) == (3, False, server.id)
+    page.press("Open the console")
+    page.browser.wait(f"location.hash === '#/servers/{server.id}/console'")
+    page.sees("The guest runs.")
+    page.press("Finish the installation")
+    page.sees(f"openstack volume set --bootable {volume.id}")
+    assert page.complaints() == []
+    page.submit()
+    page.browser.wait("location.hash === '#/servers/new'")
+    page.browser.wait(f"control('Boot source')?.value === 'volume:{volume.id}'")
+    page.complaints()  # the view of the server has requested it once more
+    assert page.browser.run("control('Name').value") == "installed"
+    page.press("Create the server")
+    page.sees("The guest runs.")
+    server = demo.get_server("installed")
+    assert demo.get_volume(volume.id).attachments[0]["server_id"] == server.id
+    page.sees("boots from a volume")
+    assert page.complaints() == []
+    page.leave_servers()
+    demo.delete_server(server.id, wait=True)
+    demo.delete_volume(volume.id, wait=True)
+    demo.delete_image(image.id, wait=True)
 
 
 def test_image_is_loaded_by_url_and_a_host_that_is_not_listed_is_named(
@@ -733,6 +791,97 @@ def test_user_sees_which_rule_stops_a_packet_between_two_servers(cloud: dict[str
         for server in servers:
             sdk.compute.delete_server(server)
     page.complaints()
+
+
+#: Expressions: scale of the drawing of the networks, boxes with their places in its view, and the window's point in the
+#: middle of the view.
+_SCALE = "parseInt(document.querySelector('.topology output').textContent)"
+_BOXES = """(() => {
+  const frame = document.querySelector('.topology .frame').getBoundingClientRect();
+  return [...document.querySelectorAll('.topology .sheet :is(a, button)')].map((item) => {
+    const box = item.getBoundingClientRect();
+    const isInside = box.left >= frame.left && box.right <= frame.right
+      && box.top >= frame.top && box.bottom <= frame.bottom;
+    const isRead = parseFloat(getComputedStyle(item).fontSize) >= 12 && box.height >= 12;
+    return [item.textContent, Math.round(box.left - frame.left), Math.round(box.top - frame.top), isInside, isRead];
+  });
+})()"""
+_MIDDLE = """(() => {
+  const frame = document.querySelector('.topology .frame');
+  scrollTo(0, frame.offsetTop - 100);
+  const box = frame.getBoundingClientRect();
+  return [Math.round(box.x + box.width / 2), Math.round(box.y + box.height / 2)];
+})()"""
+
+
+def place_of(page: Page, text: str) -> tuple[int, int]:
+    """Return where the drawing has the box with a text."""
+    return next((left, top) for name, left, top, *_ in page.browser.run(_BOXES) if name == text)
+
+
+def open_drawing(page: Page, user: str = "demo") -> None:
+    """Show 200 servers on 20 networks."""
+    page.log_in(user, PASSWORD)
+    page.go("quotas")
+    page.browser.run(MANY_NETWORKS)
+    page.go("networks")
+    page.browser.wait("!!pressable('network-19')")
+
+
+def test_drawing_of_many_networks_is_readable_at_each_scale_and_kept_in_the_address(page: Page) -> None:
+    open_drawing(page)
+    boxes = page.browser.run(_BOXES)
+    assert all(is_inside and is_read for *_, is_inside, is_read in boxes)
+    assert sum(name == "10 servers" for name, *_ in boxes) == 20
+    fitted = page.browser.run(_SCALE)
+    x, y = page.browser.run(_MIDDLE)
+    page.browser.wheel((x, y), -240, CTRL)
+    page.browser.wait(f"{_SCALE} > {fitted}")
+    page.press("Zoom in")
+    page.press("Zoom in")
+    boxes = page.browser.run(_BOXES)
+    assert sum(name.startswith("server-of-") for name, *_ in boxes) == 200
+    assert all(is_read for *_, is_read in boxes)
+    left, top = place_of(page, "network-10")
+    page.browser.drag([(x, y), (x + 2, y + 2), (x + 40, y - 30)])
+    page.browser.wait(f"({_BOXES}).some(([name, left]) => name === 'network-10' && left === {left + 40})")
+    assert place_of(page, "network-10") == (left + 40, top - 30)
+    page.browser.wait("/drawing=/.test(location.hash)")
+    assert page.browser.run("location.hash").startswith("#/networks?"), "a drag follows no link"
+    scale, place = page.browser.run(_SCALE), place_of(page, "network-10")
+    page.go("quotas")
+    page.browser.run("history.back(); true")
+    page.browser.wait("!!pressable('network-19')")
+    assert (page.browser.run(_SCALE), place_of(page, "network-10")) == (scale, place)
+    page.press("Fit")
+    page.browser.wait(f"{_SCALE} === {fitted} && !/drawing=/.test(location.hash)")
+    x, y = page.browser.run(_MIDDLE)
+    page.browser.drag([(x - 20, y), (x - 60, y), (x - 100, y)], [(x + 20, y), (x + 60, y), (x + 100, y)])
+    page.browser.wait(f"{_SCALE} > {fitted * 2}")
+    page.leave_servers()
+
+
+def test_drawing_of_networks_is_read_with_the_keyboard_alone(page: Page) -> None:
+    open_drawing(page)
+    page.browser.run("pressable('Fit').focus(); true")
+    page.browser.press("Tab")
+    page.browser.wait("document.activeElement.ariaLabel === 'Drawing of the networks'")
+    fitted = page.browser.run(_SCALE)
+    for _ in range(6):
+        page.browser.press("+", "+")
+    page.browser.wait(f"{_SCALE} > {fitted * 3}")
+    left, _ = place_of(page, "network-10")
+    page.browser.press("ArrowRight")
+    page.browser.wait(f"({_BOXES}).some(([name, left]) => name === 'network-10' && left === {left - 60})")
+    page.browser.run("pressable('server-of-network-19-9').focus(); true")
+    page.browser.wait(f"({_BOXES}).some(([name, , , isInside]) => name === 'server-of-network-19-9' && isInside)")
+    page.browser.press("-", "-")
+    page.browser.press("0", "0")
+    page.browser.wait(f"{_SCALE} === {fitted}")
+    page.browser.run("pressable('network-3').focus(); true")
+    page.browser.press("Enter", "\r")
+    page.browser.wait("location.hash === '#/networks/network-3'")
+    page.leave_servers()
 
 
 def test_volume_is_renamed_and_given_to_another_project(cloud: dict[str, Any], page: Page) -> None:
@@ -1026,6 +1175,45 @@ def test_changes_arrive_by_the_stream_and_by_polling_without_it(cloud: dict[str,
         sdk.compute.delete_server(made)
         there.browser.wait("!document.querySelector('main').innerText.includes('polled')")
         page.open("servers")
+    page.complaints()
+
+
+def test_lost_network_is_named_and_loses_no_form(cloud: dict[str, Any], page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    with Proxy(urllib.parse.urlsplit(cloud["url"]).port or 0) as way, client(cloud) as sdk:
+        there = Page(page.browser, f"http://127.0.0.1:{way.port}/page/")
+        there.open("keys")
+        there.press("Add a key")
+        there.write("Name", "offline")
+        there.write("Public key", PUBLIC_KEY)
+        way.cut()
+        there.submit()
+        there.sees("Nothing that you have entered is lost: try again.")
+        there.browser.wait("document.body.innerText.includes('The connection to the cloud is lost.')")
+        assert sdk.compute.find_keypair("offline") is None
+        way.restore()
+        there.submit()
+        there.browser.wait("!document.querySelector('dialog[open]')")
+        there.browser.wait("!document.body.innerText.includes('The connection to the cloud is lost.')")
+        there.sees("offline")
+        sdk.compute.delete_keypair("offline")
+        page.open("images")
+    page.complaints()
+
+
+def test_hanging_daemon_is_named_and_the_page_goes_on_after_it(cloud: dict[str, Any], page: Page) -> None:
+    page.log_in("demo", PASSWORD)
+    with Proxy(urllib.parse.urlsplit(cloud["url"]).port or 0) as way:
+        there = Page(page.browser, f"http://127.0.0.1:{way.port}/page/")
+        there.open("keys")
+        there.settle()
+        way.mute()
+        there.browser.run("location.hash = '#/images'; true")
+        there.browser.wait("/No answer for 5 seconds from the API: .*image/.test(document.body.innerText)")
+        way.unmute()
+        there.browser.wait("!document.body.innerText.includes('No answer for 5 seconds')")
+        there.sees("nova-lite-guest")
+        page.open("images")
     page.complaints()
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.api_client import ROOT
 from tests.support.browser import browser
-from tests.support.page import Page
+from tests.support.page import MANY_NETWORKS, Page
 
 PASSWORD = "correct horse"
 SERVERS = 1000
@@ -149,6 +149,24 @@ def test_list_with_chips_and_its_columns_is_accessible(page: Page, width: int, d
         page.browser.screenshot(Path(directory) / f"servers-columns-{width}{'-dark' if dark else ''}.png")
     assert violations(page) == []
     page.open("servers")
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False), (390, True)])
+def test_drawing_of_many_networks_is_accessible_from_far_and_from_near(page: Page, width: int, dark: bool) -> None:
+    page.log_in("large", PASSWORD)
+    page.browser.resize(width, 900, dark)
+    page.go("quotas")
+    page.browser.run(MANY_NETWORKS)
+    page.go("networks")
+    page.browser.wait("!!pressable('network-19')")
+    far = violations(page)
+    page.press("network-3: 10 servers")
+    page.browser.wait("!!pressable('server-of-network-3-0')")
+    near = violations(page)
+    if directory := os.environ.get("NOVA_LITE_SCREENSHOTS"):
+        page.browser.screenshot(Path(directory) / f"drawing-{width}{'-dark' if dark else ''}.png")
+    page.open("servers")
+    assert (far, near) == ([], [])
 
 
 def declare_down(page: Page, host: str, is_down: bool) -> None:

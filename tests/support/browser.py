@@ -87,6 +87,16 @@ class Browser(ABC):
         """Press a key as a user does. ``text``: what it writes. ``modifiers``: keys that are held down."""
 
     @abstractmethod
+    def drag(self, *paths: list[tuple[int, int]]) -> None:
+        """Press at the first point of a path, move along it, and let go: with the mouse, or with a finger for each path
+        if there are several. The paths have the same number of points.
+        """
+
+    @abstractmethod
+    def wheel(self, at: tuple[int, int], delta: int, modifiers: int = 0) -> None:
+        """Turn the wheel at a point. ``delta``: pixels, downwards."""
+
+    @abstractmethod
     def choose_file(self, script: str, path: Path) -> None:
         """Choose a file in the input that the expression gives, as a user does in the browser's own dialog."""
 
@@ -223,11 +233,36 @@ class Chromium(Browser):
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
 
     def press(self, key: str, text: str = "", modifiers: int = 0) -> None:
-        code = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, " ": 32, "F6": 117}.get(key, 0)
+        code = {
+            "Tab": 9,
+            "Enter": 13,
+            "Escape": 27,
+            "ArrowDown": 40,
+            "ArrowUp": 38,
+            "ArrowRight": 39,
+            " ": 32,
+            "F6": 117,
+        }.get(key, 0)
         values = {"key": key, "windowsVirtualKeyCode": code, "modifiers": modifiers}
         values |= {"text": text} if text else {}
         for kind in ("keyDown", "keyUp"):
             self._ask("Input.dispatchKeyEvent", type=kind, **values)
+
+    def drag(self, *paths: list[tuple[int, int]]) -> None:
+        if len(paths) == 1:
+            steps = [("mousePressed", paths[0][0]), *(("mouseMoved", point) for point in paths[0][1:])]
+            for kind, (x, y) in [*steps, ("mouseReleased", paths[0][-1])]:
+                held = {"button": "left", "buttons": 1, "clickCount": 1}
+                self._ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, **held)
+            return
+        for at, points in enumerate(zip(*paths, strict=True)):
+            fingers = [{"x": x, "y": y, "id": finger} for finger, (x, y) in enumerate(points)]
+            self._ask("Input.dispatchTouchEvent", type="touchMove" if at else "touchStart", touchPoints=fingers)
+        self._ask("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+    def wheel(self, at: tuple[int, int], delta: int, modifiers: int = 0) -> None:
+        turn = {"x": at[0], "y": at[1], "deltaX": 0, "deltaY": delta, "modifiers": modifiers}
+        self._ask("Input.dispatchMouseEvent", type="mouseWheel", **turn)
 
     def choose_file(self, script: str, path: Path) -> None:
         found = self._ask("Runtime.evaluate", expression=script)["result"]["objectId"]

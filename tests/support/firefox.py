@@ -26,6 +26,7 @@ _KEYS = {
     "Enter": "\ue007",
     "Escape": "\ue00c",
     "ArrowUp": "\ue013",
+    "ArrowRight": "\ue014",
     "ArrowDown": "\ue015",
     "F6": "\ue036",
 }
@@ -111,6 +112,27 @@ class Firefox(Browser):
         downs = [{"type": "keyDown", "value": item} for item in [*held, value]]
         ups = [{"type": "keyUp", "value": item} for item in [value, *held]]
         actions = [{"type": "key", "id": "keyboard", "actions": [*downs, *ups]}]
+        self._ask("input.performActions", context=self._context, actions=actions)
+
+    def drag(self, *paths: list[tuple[int, int]]) -> None:
+        kind = {"pointerType": "touch" if len(paths) > 1 else "mouse"}
+        sources = []
+        for finger, path in enumerate(paths):
+            moves = [{"type": "pointerMove", "x": x, "y": y, "duration": 20} for x, y in path]
+            steps = [moves[0], {"type": "pointerDown", "button": 0}, *moves[1:], {"type": "pointerUp", "button": 0}]
+            sources.append({"type": "pointer", "id": f"finger{finger}", "parameters": kind, "actions": steps})
+        self._ask("input.performActions", context=self._context, actions=sources)
+
+    def wheel(self, at: tuple[int, int], delta: int, modifiers: int = 0) -> None:
+        held = [_CONTROL] if modifiers & CTRL else []
+        turn = {"type": "scroll", "x": at[0], "y": at[1], "deltaX": 0, "deltaY": delta}
+        pauses = [{"type": "pause"}] * len(held)
+        keys = [{"type": "keyDown", "value": key} for key in held]
+        keys += [{"type": "pause"}, *({"type": "keyUp", "value": key} for key in held)]
+        actions = [
+            {"type": "key", "id": "keyboard", "actions": keys},
+            {"type": "wheel", "id": "wheel", "actions": [*pauses, turn]},
+        ]
         self._ask("input.performActions", context=self._context, actions=actions)
 
     def choose_file(self, script: str, path: Path) -> None:

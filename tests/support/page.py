@@ -38,6 +38,33 @@ window.write = (label, value) => {
 };
 """
 
+#: Makes views that open later receive 20 networks with 10 servers each, on a router to the outside.
+MANY_NETWORKS = """{
+  const named = (prefix, count) =>
+    Array.from({length: count}, (_, at) => ({id: `${prefix}${at}`, name: `${prefix}${at}`}));
+  const own = {project_id: 'p', status: 'ACTIVE', admin_state_up: true, shared: false, subnets: [], description: ''};
+  const outside = {id: 'out', name: 'out', ...own, 'router:external': true};
+  const inside = named('network-', 20).map((row) => ({...row, ...own, 'router:external': false}));
+  const servers = inside.flatMap(({id}) => named(`server-of-${id}-`, 10));
+  const ports = [
+    ...inside.map(({id}) => (
+      {id: `r${id}`, network_id: id, device_id: 'router', device_owner: 'network:router_interface'})),
+    ...servers.map(({id}) => (
+      {id: `p${id}`, network_id: id.slice(10, id.lastIndexOf('-')), device_id: id, device_owner: 'compute:nova'})),
+  ];
+  const bodies = {
+    networks: [outside, ...inside], ports, servers, subnets: [],
+    routers: [{id: 'router', name: 'way-out', ...own, external_gateway_info: {network_id: 'out'}}],
+  };
+  const asked = window.fetch;
+  window.fetch = async (url, init) => {
+    const kind = /\\/(networks|routers|ports|servers|subnets)(\\?|$)/.exec(url)?.[1];
+    if (!kind || (init?.method ?? 'GET') !== 'GET') return asked(url, init);
+    const rows = bodies[kind].map((row) => ({fixed_ips: [], security_groups: [], ...row}));
+    return new Response(JSON.stringify({[kind]: rows}));
+  };
+}; true"""
+
 
 class Page:
     """A page at ``url``, of the cloud of ``nova-lite dev``."""

@@ -56,6 +56,8 @@ export async function namesOf(name: keyof typeof LISTS, ids: string[]): Promise<
 /** The mark that `nova-lite apply` puts at the end of a description, or of a name. */
 const MARK = /(?:^|\s)\[nova-lite-apply:([a-z0-9-]+\/[\w. -]+)(?:#[0-9a-f]{12})?\]$/;
 export const unmarked = (text: string): string => text.replace(MARK, "");
+/** The mark of a text, which is put back after what a user writes; "" without one. */
+export const markOf = (text: string): string => text.slice(unmarked(text).length).trim();
 /** The file's cloud and the thing's name in it, if a file has made the thing. */
 export const madeBy = (text: string): string | undefined => MARK.exec(text)?.[1];
 

@@ -53,6 +53,7 @@ export const WORDS: Catalogue = {
   "Nothing was measured in this time. Values come within a minute while the compute daemon runs.":
     "这段时间没有测量值。计算守护进程运行时，一分钟内就会有值。",
   "Values are being collected. The line begins with the third one.": "正在收集数据。有三个值之后才会画出曲线。",
+  "A later apply sets its values back to those of the file.": "下次 apply 会将其恢复为文件中的值。",
   "managed": "由文件管理",
   "vCPUs of guests": "分配给虚拟机的 vCPU",
   "Add a rule": "添加规则",
@@ -126,7 +127,28 @@ export const WORDS: Catalogue = {
   "Most of vCPUs or memory": "vCPU 或内存中较高者",
   "Weekday": "星期",
   "Window": "时间窗口",
+  ", and install onto the disk that is empty. It is the volume": "，安装到空磁盘上。它是卷",
+  "Finish the installation": "完成安装",
+  "Install from this ISO, onto a new volume": "从此 ISO 安装到新卷",
+  "Installation": "安装",
+  "Once the system is complete, finish the installation. The ISO cannot be removed from this server.":
+    "系统安装完成后，请完成安装。无法从此云主机移除 ISO。",
+  "Open the console": "打开控制台",
+  "Size of the volume in GB": "卷的大小（GB）",
+  "The server is deleted, and the ISO with it. The volume stays, and a new server boots from it.":
+    "云主机将连同 ISO 一起删除。卷会保留，新的云主机从卷启动。",
+  "This server installs a system from its ISO.": "此云主机正在从 ISO 安装系统。",
+  "When the installer wants to restart, let it. Some installers go on after a restart.":
+    "安装程序要求重启时，请允许。有些安装程序在重启后继续。",
   "all servers": "所有云主机",
+  "Drag or arrow keys move it. Ctrl and the wheel, two fingers, or + and - zoom it.":
+    "拖动或用方向键移动。按住 Ctrl 滚动、用两指或按 + 和 - 缩放。",
+  "Fit": "适合窗口",
+  "Scale": "缩放比例",
+  "View of the drawing": "示意图的视图",
+  "Zoom in": "放大",
+  "Zoom out": "缩小",
+  "{n} servers": "{n} 台云主机",
   "any time": "任何时间",
   "backup": "备份",
   "backup policy": "备份策略",

@@ -23,6 +23,7 @@ interface Source {
   name: string | null;
   min_disk: number;
   min_ram: number;
+  disk_format?: string | null;
 }
 
 /** Volumes and snapshots that a server can boot from. A volume with snapshots is there as long as they are. */
@@ -238,6 +239,8 @@ export function Create(): VNode {
       <Waiting />
     );
   const notes = problems(draft, flavor, image, data.limits);
+  const isIso = image?.disk_format === "iso";
+  const installs = installsOn(draft, flavor, image);
   const submit = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
@@ -249,9 +252,9 @@ export function Create(): VNode {
         own = { ...draft, key: await addedKey(data.keys.map((item) => item.name)) };
         change({ key: own.key });
       }
-      const whole = { ...own, groups: await groupsFor(own) };
+      const whole = { ...own, volume: own.volume && !isIso, groups: await groupsFor(own) };
       const body = {
-        server: bodyOf(whole, flavor?.disk ?? 0),
+        server: bodyOf(whole, flavor?.disk ?? 0, installs),
         ...(draft.group ? { "os:scheduler_hints": { group: draft.group } } : {}),
       };
       const made = await call("compute", "POST", "/servers", body, {
@@ -300,6 +303,25 @@ export function Create(): VNode {
             options={data.sources.map((item) => [item.id, item.name || item.id])}
             empty={<a href={link("images")}>{t("Upload an image first.")}</a>}
           />
+          {isIso && has("volume") && (
+            <fieldset class="ticks">
+              <legend>{t("Installation")}</legend>
+              <Tick
+                label={t("Install from this ISO, onto a new volume")}
+                checked={installs > 0}
+                change={(on) => change({ install: on ? null : 0 })}
+              />
+              {installs > 0 && (
+                <Text
+                  label={t("Size of the volume in GB")}
+                  kind="number"
+                  value={String(installs)}
+                  change={(text) => change({ install: Math.max(1, Math.floor(Number(text)) || 1) })}
+                  required
+                />
+              )}
+            </fieldset>
+          )}
           <fieldset class="cards" ref={cards}>
             <legend>{t("Flavor")}</legend>
             {data.flavors.map((item) => (
@@ -411,7 +433,7 @@ export function Create(): VNode {
                 <small>{t("Without a choice it is the group default.")}</small>
               </div>
             )}
-            {has("volume") && flavor && sourceOf(draft).kind === "image" && (
+            {has("volume") && flavor && sourceOf(draft).kind === "image" && !isIso && (
               <Tick
                 label={t("Boot from a new volume, which can outlive the server")}
                 checked={draft.volume}
@@ -535,15 +557,24 @@ function useFit(flavor: Flavor | undefined): { hosts: string[] } | null {
   return result;
 }
 
+/** GB of a volume for a system that nobody has chosen a size for. */
+const SYSTEM = 20;
+
+/** GB of the new volume that an ISO image installs a system on. 0: none. */
+export function installsOn(draft: Draft, flavor: Flavor | undefined, image: Partial<Source> | undefined): number {
+  if (image?.disk_format !== "iso" || !has("volume")) return 0;
+  return draft.install ?? Math.max(SYSTEM, flavor?.disk ?? 0, image.min_disk ?? 0);
+}
+
 export function problems(
   draft: Draft,
   flavor: Flavor | undefined,
-  image: Pick<Source, "min_disk" | "min_ram"> | undefined,
+  image: Pick<Source, "min_disk" | "min_ram" | "disk_format"> | undefined,
   limits: ComputeLimits,
 ): string[] {
   const notes: string[] = [];
   if (!flavor || !image) return notes;
-  if (image.min_disk > flavor.disk && flavor.disk && !draft.volume)
+  if (image.min_disk > flavor.disk && flavor.disk && (!draft.volume || image.disk_format === "iso"))
     notes.push(`${t("The image needs a larger disk")}: ${image.min_disk} GB.`);
   if (image.min_ram > flavor.ram) notes.push(`${t("The image needs more memory")}: ${image.min_ram} MB.`);
   const over = (limit: number, used: number, more: number) => limit >= 0 && used + more > limit;
@@ -586,14 +617,26 @@ function sourceOf({ image }: Draft): { kind: "image" | "volume" | "snapshot"; id
   return id ? { kind: kind as "volume" | "snapshot", id } : { kind: "image", id: image };
 }
 
-export function bodyOf(draft: Draft, disk: number): NewServer["server"] {
+/** `disk`: GB of the flavor. `installs`: GB of an empty volume beside the image, which stays when the server is deleted. */
+export function bodyOf(draft: Draft, disk: number, installs = 0): NewServer["server"] {
   const body: NewServer["server"] = {
     name: draft.name,
     flavorRef: draft.flavor,
     networks: draft.network === "auto" || draft.network === "none" ? draft.network : [{ uuid: draft.network }],
   };
   const { kind, id } = sourceOf(draft);
-  if (draft.volume || kind !== "image")
+  if (installs) {
+    body.imageRef = id;
+    body.block_device_mapping_v2 = [
+      {
+        boot_index: 1,
+        source_type: "blank",
+        destination_type: "volume",
+        volume_size: installs,
+        delete_on_termination: false,
+      },
+    ];
+  } else if (draft.volume || kind !== "image")
     body.block_device_mapping_v2 = [
       {
         boot_index: 0,
@@ -618,10 +661,12 @@ export function bodyOf(draft: Draft, disk: number): NewServer["server"] {
 export function commandOf(
   draft: Draft,
   flavor: Flavor | undefined,
-  image: Pick<Source, "name"> | undefined,
+  image: Partial<Source> | undefined,
   data: Pick<Choices, "keys" | "outside"> & { groups: SecurityGroup[] } = { keys: [], outside: [], groups: [] },
 ): string {
   const { kind, id } = sourceOf(draft);
+  const isIso = image?.disk_format === "iso";
+  const installs = installsOn(draft, flavor, image);
   const taken = data.keys.map((item) => item.name);
   const key = draft.key === NEW ? freeName(shared.session!.user.name, taken) : draft.key;
   const open = openingsOf(draft).map((opening) => {
@@ -639,7 +684,11 @@ export function commandOf(
       ["--flavor", flavor?.name || draft.flavor || "FLAVOR"],
       ["--network", draft.network],
       key && ["--key-name", key],
-      draft.volume && kind === "image" && flavor && ["--boot-from-volume", Math.max(1, flavor.disk)],
+      installs > 0 && [
+        "--block-device",
+        `source_type=blank,destination_type=volume,boot_index=1,volume_size=${installs},delete_on_termination=false`,
+      ],
+      draft.volume && kind === "image" && !isIso && flavor && ["--boot-from-volume", Math.max(1, flavor.disk)],
       draft.count > 1 && ["--min", draft.count, "--max", draft.count],
       [...groups, ...open.map(({ group }) => group)].flatMap((name) => ["--security-group", name]),
       draft.zone && ["--availability-zone", draft.zone],

@@ -16,6 +16,7 @@ export interface Draft {
   outside: string; // the external network of its floating address
   data: string;
   volume: boolean;
+  install: number | null; // GB of the new volume that an ISO installs a system on; 0: none; null: nobody has chosen
   zone: string;
   metadata: string;
   group: string;
@@ -32,6 +33,7 @@ export const EMPTY: Draft = {
   outside: "",
   data: "",
   volume: false,
+  install: null,
   zone: "",
   metadata: "",
   group: "",
@@ -44,8 +46,11 @@ export const NEW = ":new";
 export const sent = new Map<string, Draft>();
 let next: Draft | null = null;
 
-/** Begin the next form with what a server was made of. What the API no longer says, as user data, is known to this page alone. */
-export function createAgain(server: Server): void {
+/**
+ * Begin the next form with what a server was made of, or with another boot source. What the API no longer says, as user
+ * data, is known to this page alone.
+ */
+export function createAgain(server: Server, source = ""): void {
   const groups = [...new Set((server.security_groups ?? []).map((group) => group.name))];
   next = sent.get(server.id) ?? {
     ...EMPTY,
@@ -59,6 +64,7 @@ export function createAgain(server: Server): void {
       .map(([name, value]) => `${name}=${value}`)
       .join("\n"),
   };
+  if (source) next = { ...next, image: source };
 }
 
 /** The action that begins a new server of an image, a volume or a snapshot. */

@@ -19,6 +19,7 @@ import { Graphs, rateWords } from "./graphs";
 import { withNames } from "./hints";
 import { Icon } from "./icons";
 import type { Image } from "./image.types";
+import { Installation } from "./install";
 import type { Change } from "./live";
 import { counted, t } from "./messages";
 import type { FloatingIp } from "./network.types";
@@ -142,6 +143,7 @@ export function Server({ id, tab }: { id: string; tab: string | undefined }): VN
           )}
         </div>
       )}
+      {!gone && <Installation server={server} />}
       {!gone && <Access server={server} />}
       <div class="cockpit">
         <Facts

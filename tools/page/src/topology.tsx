@@ -1,20 +1,45 @@
-// A drawing of who is connected with whom: the outside, routers, networks, servers.
+// A drawing of who is connected with whom: the outside, routers, networks, servers. It is zoomed and moved.
 import type { VNode } from "preact";
-import { list } from "./api";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { all, list } from "./api";
 import { called, naming } from "./called";
-import { t } from "./messages";
-import type { Network } from "./network.types";
-import { link, useData } from "./state";
+import {
+  type Area,
+  bounded,
+  CLOSE,
+  fitting,
+  type Layout,
+  layoutOf,
+  panned,
+  read,
+  type Size,
+  showing,
+  type View,
+  written,
+  zoomed,
+} from "./layout";
+import { counted, t } from "./messages";
+import { link, useData, useParameter } from "./state";
 
-const ROW = 46,
-  WIDTH = 184,
-  GAP = 48,
-  SERVERS = 8;
+/** Factor of a button or a key, and pixels of an arrow key. */
+const STEP = 1.25,
+  MOVE = 60,
+  /** Pixels after which a press is a drag. */
+  DRAG = 4,
+  /** Pixels of the head with the names of the columns. */
+  HEAD = 28,
+  /** Milliseconds of rest before the address has a view: browsers limit how often it changes. */
+  REST = 250;
 
-type Line = [number, number, number, number];
+interface Point {
+  x: number;
+  y: number;
+}
 
-/** A line from one point to another that leaves and arrives level. */
-function curve([x1, y1, x2, y2]: Line): string {
+/** A line from the right end of an area to the left end of another one, which leaves and arrives level. */
+function curve(from: Area, to: Area, scale: number): string {
+  const [x1, y1] = [(from.x + from.width) * scale, (from.y + from.height / 2) * scale];
+  const [x2, y2] = [to.x * scale, (to.y + to.height / 2) * scale];
   const middle = (x1 + x2) / 2;
   return `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}`;
 }
@@ -25,102 +50,225 @@ export function Topology(): VNode | null {
       const [networks, routers, ports] = await Promise.all([
         list("network", "/networks", "networks"),
         list("network", "/routers", "routers").catch(() => []),
-        naming(list("network", "/ports?limit=1000", "ports"), "servers"),
+        naming(all("network", "/ports", "ports"), "servers"),
       ]);
-      return { networks, routers, ports };
+      const names = new Map([...networks, ...routers].map((row) => [row.id, row.name || row.id]));
+      return { layout: layoutOf(networks, routers, ports), names };
     },
     ["topology"],
     10,
     ["network", "compute"],
   );
-  if (!data) return null;
-  const outside = data.networks.filter((row) => row["router:external"]);
-  const inside = data.networks.filter((row) => !row["router:external"]);
-  const serversOf = (network: Network) => [
-    ...new Set(
-      data.ports
-        .filter((port) => port.network_id === network.id && port.device_owner.startsWith("compute:"))
-        .map((port) => port.device_id),
-    ),
-  ];
-  const columns: { x: number; boxes: Map<string, number> }[] = [0, 1, 2, 3].map((at) => ({
-    x: at * (WIDTH + GAP),
-    boxes: new Map(),
-  }));
-  for (const [at, row] of outside.entries()) columns[0]!.boxes.set(row.id, at * ROW);
-  for (const [at, row] of data.routers.entries()) columns[1]!.boxes.set(row.id, at * ROW);
-  let y = 0;
-  const groups: { id: string; label: string; network: string; y: number; href: string }[] = [];
-  for (const network of inside) {
-    const servers = serversOf(network);
-    columns[2]!.boxes.set(network.id, y);
-    for (const [at, id] of servers.slice(0, SERVERS).entries())
-      groups.push({
-        id,
-        label: called(id),
-        network: network.id,
-        y: y + at * ROW,
-        href: link("servers", id),
-      });
-    if (servers.length > SERVERS)
-      groups.push({
-        id: `${network.id}+`,
-        label: `+ ${servers.length - SERVERS}`,
-        network: network.id,
-        y: y + SERVERS * ROW,
-        href: link("servers"),
-      });
-    y += Math.max(1, Math.min(SERVERS + 1, servers.length)) * ROW;
-  }
-  const height = Math.max(y, outside.length * ROW, data.routers.length * ROW, ROW);
-  const lines: Line[] = [];
-  const between = (left: number, a: number | undefined, right: number, b: number | undefined) =>
-    a !== undefined && b !== undefined && lines.push([columns[left]!.x + WIDTH, a + 16, columns[right]!.x, b + 16]);
-  for (const router of data.routers) {
-    const at = columns[1]!.boxes.get(router.id);
-    between(0, columns[0]!.boxes.get(router.external_gateway_info?.network_id ?? ""), 1, at);
-    for (const port of data.ports)
-      if (port.device_id === router.id) between(1, at, 2, columns[2]!.boxes.get(port.network_id));
-  }
-  for (const group of groups) between(2, columns[2]!.boxes.get(group.network), 3, group.y);
-  const box = (column: number, id: string, name: string, href: string, at: number, kind: string) => (
-    <a key={`${column}${id}`} href={href} class={kind}>
-      <rect x={columns[column]!.x} y={at} width={WIDTH} height={32} rx={6} />
-      <text x={columns[column]!.x + 12} y={at + 21}>
-        {name.length > 21 ? `${name.slice(0, 20)}…` : name}
-      </text>
-    </a>
-  );
+  return data && <Drawing layout={data.layout} names={data.names} />;
+}
+
+/** The view of the address, or the one that shows all. Changes reach the address when they rest. */
+function useView(layout: Layout, size: Size): [View, (change: ((old: View) => View) | null) => void] {
+  const [kept, keep] = useParameter("drawing");
+  const [view, set] = useState(() => read(kept));
+  // biome-ignore lint/correctness/useExhaustiveDependencies: an address that is followed, or goes back, has its own view.
+  useEffect(() => {
+    if (kept !== (view ? written(view) : "")) set(read(kept));
+  }, [kept]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the address changes after the view.
+  useEffect(() => {
+    const next = view ? written(view) : "";
+    if (next === kept) return;
+    const timer = setTimeout(() => keep(next), REST);
+    return () => clearTimeout(timer);
+  }, [view]);
+  const usual = () => fitting({ x: 0, y: 0, width: layout.width, height: layout.height }, layout, size);
+  const current = (own: View | null) => (own ? bounded(own, layout) : usual());
+  return [current(view), (change) => set((old) => change?.(current(old)) ?? null)];
+}
+
+function useSize(element: { current: HTMLElement | null }): Size {
+  const [size, set] = useState<Size>({ width: 0, height: 0 });
+  useLayoutEffect(() => {
+    const measure = () => set({ width: element.current!.clientWidth, height: element.current!.clientHeight - HEAD });
+    const observer = new ResizeObserver(measure);
+    observer.observe(element.current!);
+    measure();
+    return () => observer.disconnect();
+  }, [element]);
+  return size;
+}
+
+function Drawing({ layout, names }: { layout: Layout; names: Map<string, string> }): VNode {
+  const frame = useRef<HTMLElement>(null);
+  const size = useSize(frame);
+  const [view, set] = useView(layout, size);
+  const { scale } = view;
+  useGestures(frame, layout, set);
+  const left = size.width / 2 - view.x * scale;
+  const top = size.height / 2 - view.y * scale + HEAD;
+  const onKey = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const moves: Record<string, [number, number]> = {
+      ArrowLeft: [MOVE, 0],
+      ArrowRight: [-MOVE, 0],
+      ArrowUp: [0, MOVE],
+      ArrowDown: [0, -MOVE],
+    };
+    const move = moves[event.key];
+    if (move) set((old) => panned(old, ...move, layout));
+    else if (event.key === "+" || event.key === "=") set((old) => zoomed(old, STEP, layout));
+    else if (event.key === "-") set((old) => zoomed(old, 1 / STEP, layout));
+    else if (event.key === "0") set(null);
+    else return;
+    event.preventDefault();
+  };
+  const at = (area: Area) => ({
+    left: `${area.x * scale}px`,
+    top: `${area.y * scale}px`,
+    width: `${area.width * scale}px`,
+    height: `${area.height * scale}px`,
+    lineHeight: `${area.height * scale - 2}px`,
+  });
+  /** What gets the focus comes into view. The browser scrolls nothing. */
+  const show = (area: Area) => () => set((old) => showing(old, area, layout, size));
+  const close = scale >= CLOSE;
+  const links = { outside: "networks", network: "networks", router: "routers", server: "servers", more: "servers" };
   return (
-    <details class="topology" open={height < 600}>
+    <details class="topology" open>
       <summary>{t("Drawing")}</summary>
-      <div class="scroll" tabIndex={0} role="region" aria-label={t("Drawing of the networks")}>
-        {/* biome-ignore lint/a11y/noSvgWithoutTitle: the region has the name, and each box its own. */}
-        <svg
-          viewBox={`-2 -26 ${4 * WIDTH + 3 * GAP + 4} ${height + 30}`}
-          width={4 * WIDTH + 3 * GAP}
-          height={height + 30}
-        >
-          {[t("Outside"), t("Routers"), t("Networks"), t("Servers")].map((name, at) => (
-            <text key={name} class="heading" x={columns[at]!.x} y={-10}>
-              {name}
-            </text>
-          ))}
-          {lines.map((line) => (
-            <path key={line.join(" ")} d={curve(line)} />
-          ))}
-          {outside.map((row) =>
-            box(0, row.id, row.name, link("networks", row.id), columns[0]!.boxes.get(row.id)!, "outside"),
-          )}
-          {data.routers.map((row) =>
-            box(1, row.id, row.name, link("routers", row.id), columns[1]!.boxes.get(row.id)!, "router"),
-          )}
-          {inside.map((row) =>
-            box(2, row.id, row.name, link("networks", row.id), columns[2]!.boxes.get(row.id)!, "network"),
-          )}
-          {groups.map((row) => box(3, row.network + row.id, row.label, row.href, row.y, "server"))}
-        </svg>
+      <div class="buttons zoom" role="group" aria-label={t("View of the drawing")}>
+        <button type="button" aria-label={t("Zoom out")} onClick={() => set((old) => zoomed(old, 1 / STEP, layout))}>
+          −
+        </button>
+        <output aria-label={t("Scale")}>{Math.round(scale * 100)} %</output>
+        <button type="button" aria-label={t("Zoom in")} onClick={() => set((old) => zoomed(old, STEP, layout))}>
+          +
+        </button>
+        <button type="button" onClick={() => set(null)}>
+          {t("Fit")}
+        </button>
+        <small>{t("Drag or arrow keys move it. Ctrl and the wheel, two fingers, or + and - zoom it.")}</small>
       </div>
+      <section
+        ref={frame}
+        class="frame"
+        tabIndex={0}
+        aria-label={t("Drawing of the networks")}
+        style={{ height: `${layout.height + HEAD + 32}px` }}
+        onKeyDown={onKey}
+        onScroll={(event) => event.currentTarget.scrollTo(0, 0)}
+      >
+        <div class="sheet" style={{ transform: `translate(${left}px, ${top}px)`, fontSize: `${textSize(scale)}px` }}>
+          <svg aria-hidden="true">
+            {layout.lines.map(({ id, from, to }) => (
+              <path key={id} d={curve(from, to, scale)} />
+            ))}
+          </svg>
+          {layout.boxes.map((box) => {
+            if (!close && (box.kind === "server" || box.kind === "more")) return null;
+            const name = box.kind === "more" ? t("all servers") : (names.get(box.id) ?? called(box.id));
+            return (
+              <a
+                key={`${box.x} ${box.y}`}
+                class={box.kind}
+                href={box.kind === "more" ? link("servers") : link(links[box.kind], box.id)}
+                title={name}
+                draggable={false}
+                style={at(box)}
+                onFocus={show(box)}
+              >
+                {name}
+              </a>
+            );
+          })}
+          {!close &&
+            [...layout.frames].map(([id, { area, servers }]) => (
+              <button
+                key={id}
+                type="button"
+                class="server"
+                aria-label={`${names.get(id)}: ${counted(servers, "{n} server", "{n} servers")}`}
+                style={at(area)}
+                onFocus={show(area)}
+                onClick={() => set(() => fitting(area, layout, size, CLOSE))}
+              >
+                {counted(servers, "{n} server", "{n} servers")}
+              </button>
+            ))}
+        </div>
+        <div class="head" aria-hidden="true">
+          {[t("Outside"), t("Routers"), t("Networks"), t("Servers")].map((name, column) => (
+            <span key={name} style={{ left: `${left + layout.columns[column]! * scale}px` }}>
+              {name}
+            </span>
+          ))}
+        </div>
+      </section>
     </details>
   );
+}
+
+/** Pixels of a name: no smaller than is read with ease. */
+const textSize = (scale: number): number => Math.max(12, Math.min(20, 14 * scale));
+
+/** Zoom by the wheel with Ctrl and by two fingers, and move by a drag. A drag follows no link. */
+function useGestures(
+  frame: { current: HTMLElement | null },
+  layout: Layout,
+  set: (change: (old: View) => View) => void,
+): void {
+  const latest = useRef({ layout, set });
+  latest.current = { layout, set };
+  useEffect(() => {
+    const element = frame.current!;
+    const pointers = new Map<number, Point>();
+    let dragged = 0;
+    const fromMiddle = ({ x, y }: Point): Point => {
+      const box = element.getBoundingClientRect();
+      return { x: x - box.x - box.width / 2, y: y - box.y - (box.height + HEAD) / 2 };
+    };
+    const zoom = (factor: number, at: Point) =>
+      latest.current.set((old) => zoomed(old, factor, latest.current.layout, fromMiddle(at)));
+    const wheel = (event: WheelEvent) => {
+      if (!event.ctrlKey) return;
+      event.preventDefault();
+      const lines = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
+      zoom(Math.exp(Math.max(-0.5, Math.min(0.5, (-event.deltaY * lines) / 300))), { x: event.x, y: event.y });
+    };
+    const down = (event: PointerEvent) => {
+      if (event.button !== 0) return;
+      if (!pointers.size) dragged = 0;
+      pointers.set(event.pointerId, { x: event.x, y: event.y });
+    };
+    const move = (event: PointerEvent) => {
+      const last = pointers.get(event.pointerId);
+      if (!last) return;
+      const now = { x: event.x, y: event.y };
+      const [x, y] = [now.x - last.x, now.y - last.y];
+      dragged += Math.hypot(x, y);
+      if (dragged < DRAG) return;
+      element.setPointerCapture(event.pointerId);
+      const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
+      pointers.set(event.pointerId, now);
+      if (!other) latest.current.set((old) => panned(old, x, y, latest.current.layout));
+      else {
+        const distance = (point: Point) => Math.max(1, Math.hypot(point.x - other.x, point.y - other.y));
+        zoom(distance(now) / distance(last), { x: (now.x + other.x) / 2, y: (now.y + other.y) / 2 });
+      }
+    };
+    const up = (event: PointerEvent) => void pointers.delete(event.pointerId);
+    const click = (event: Event) => {
+      if (dragged >= DRAG && (event as MouseEvent).detail) event.preventDefault();
+    };
+    const listeners: [string, (event: never) => void][] = [
+      ["wheel", wheel],
+      ["pointerdown", down],
+      ["pointermove", move],
+      ["pointerup", up],
+      ["pointercancel", up],
+      ["click", click],
+    ];
+    for (const [name, listener] of listeners)
+      element.addEventListener(name, listener as EventListener, { capture: true, passive: false });
+    return () => {
+      for (const [name, listener] of listeners)
+        element.removeEventListener(name, listener as EventListener, { capture: true });
+    };
+  }, [frame]);
 }

@@ -2,7 +2,7 @@
 import { Component, type ComponentChildren, createContext, type VNode } from "preact";
 import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError } from "./api";
-import { madeBy, unmarked } from "./called";
+import { madeBy, markOf, unmarked } from "./called";
 import { hintOf, withNames } from "./hints";
 import { Icon } from "./icons";
 import { t } from "./messages";
@@ -592,6 +592,28 @@ function offerUndo<T>(action: Action<T>, rows: T[], nameOf: (row: T) => string, 
   });
 }
 
+/** A field without the mark of `nova-lite apply`, which a user does not edit. */
+const withoutMark = (field: Field): Field =>
+  typeof field.initial === "string" ? { ...field, initial: unmarked(field.initial) } : field;
+
+/** What a user has entered, with the marks that the texts had. */
+export function withMarks(fields: Field[], values: Values): Values {
+  const marks = fields.map(({ name, initial }) => [name, typeof initial === "string" ? markOf(initial) : ""] as const);
+  const texts = marks.filter(([, mark]) => mark).map(([name, mark]) => [name, `${values[name]} ${mark}`.trim()]);
+  return { ...values, ...Object.fromEntries(texts) };
+}
+
+/** That things are of a file of `nova-lite apply`. */
+function Managed({ rows }: { rows: unknown[] }): VNode | null {
+  const things = rows as { name?: string | null; description?: string | null }[];
+  const text = things.flatMap((row) => [row.description ?? "", row.name ?? ""]).find(madeBy);
+  return text === undefined ? null : (
+    <p class="managed" role="note">
+      <Described text={markOf(text)} /> {madeBy(text)}. {t("A later apply sets its values back to those of the file.")}
+    </p>
+  );
+}
+
 /** The dialog of an action: its fields, what it means as a command, and what the API says to it. */
 export function ActionDialog<T>({
   action,
@@ -609,8 +631,11 @@ export function ActionDialog<T>({
   done: () => void;
 }): VNode {
   // biome-ignore lint/correctness/useExhaustiveDependencies: a form keeps its fields while it is open.
-  const fields = useMemo(() => action.fields ?? action.fieldsOf?.(rows[0]!) ?? [], []);
-  const [values, change] = useState<Values>(() => initials(fields));
+  const given = useMemo(() => action.fields ?? action.fieldsOf?.(rows[0]!) ?? [], []);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: they are those of the given ones.
+  const fields = useMemo(() => given.map(withoutMark), []);
+  const [entered, change] = useState<Values>(() => initials(fields));
+  const values = withMarks(given, entered);
   const [busy, setBusy] = useState("");
   const [failures, setFailures] = useState<{ name: string; error: Error }[]>([]);
   const [left, setLeft] = useState(rows);
@@ -681,7 +706,8 @@ export function ActionDialog<T>({
             </p>
           )}
           {outside > 0 && <p class="other">{chosenWords(rows.length, outside)}</p>}
-          <Fields fields={fields} values={values} change={change} />
+          <Fields fields={fields} values={entered} change={change} />
+          {fields.length > 0 && <Managed rows={rows} />}
           {rows.length > FEW && (
             <div class="field">
               <label for="field-count">{`${t("Enter the number of chosen rows")}: ${left.length}`}</label>

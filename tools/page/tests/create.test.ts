@@ -1,10 +1,13 @@
 // A new server with what it needs beside it: groups for what it lets in, a new key, a floating address.
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { commandOf, isClosed, portOf, presets } from "../src/create";
-import { EMPTY, NEW } from "../src/draft";
+import type { Flavor, Server } from "../src/compute.types";
+import { bodyOf, commandOf, installsOn, isClosed, portOf, presets } from "../src/create";
+import { EMPTY, loadDraft, NEW } from "../src/draft";
+import { finish } from "../src/install";
 import type { SecurityGroup, SecurityRule } from "../src/network.types";
 import { groupCommands, groupFor, groupOf, nameFor, openings } from "../src/openings";
 import { shared } from "../src/state";
+import type { Values } from "../src/ui";
 import { refusals } from "./client.mjs";
 
 const ME = "203.0.113.5";
@@ -133,6 +136,59 @@ test("a command has the group that is there, and nothing that the server cannot 
   const alone = commandOf({ ...DRAFT, network: "none", key: "k" }, undefined, undefined, DATA);
   expect(alone).toBe("openstack server create --image i --flavor f --network none --key-name k web");
   expect(commandOf({ ...DRAFT, count: 2 }, undefined, undefined, DATA)).not.toContain("floating");
+});
+
+const ISO = { name: "debian.iso", min_disk: 0, disk_format: "iso" };
+const BLANK = { boot_index: 1, source_type: "blank", destination_type: "volume", delete_on_termination: false };
+
+test.each([
+  ["as large as the flavor's", null, 40, 40],
+  ["of the usual size", null, 0, 20],
+  ["of the chosen size", 8, 40, 8],
+  ["that is not wanted", 0, 40, 0],
+])(
+  "an ISO image installs on a volume %s",
+  async (_, install, disk, expected) => {
+    shared.session!.services.add("volume");
+    const [draft, flavor] = [
+      { ...EMPTY, name: "web", image: "i", install, volume: true },
+      { name: "m1", disk } as Flavor,
+    ];
+    expect(installsOn(draft, flavor, ISO)).toBe(expected);
+    expect(installsOn(draft, flavor, { ...ISO, disk_format: "qcow2" })).toBe(0);
+    const line = commandOf(draft, flavor, ISO);
+    expect(line.includes(`--block-device source_type=blank,`)).toBe(expected > 0);
+    expect(line).not.toContain("--boot-from-volume");
+    expect(await refusals([line])).toEqual([]);
+  },
+  240000,
+);
+
+test("a server that installs boots from its image and has an empty volume that stays", () => {
+  const body = bodyOf({ ...EMPTY, name: "web", image: "i" }, 20, 30);
+  expect(body).toMatchObject({ imageRef: "i", block_device_mapping_v2: [{ ...BLANK, volume_size: 30 }] });
+});
+
+test("an installation ends with the server's deletion and a form that boots from its volume", async () => {
+  const volumes = ["in-use", "available"];
+  vi.stubGlobal("location", { hash: "" });
+  const asked = answering({
+    "POST action": () => ({}),
+    "DELETE s": () => ({}),
+    "GET v": () => ({ volume: { status: volumes.shift() } }),
+  });
+  const server = {
+    id: "s",
+    name: "web",
+    image: { id: "i" },
+    flavor: { original_name: "m1" },
+    addresses: {},
+    metadata: {},
+  };
+  await finish("v", 0).run!(server as Server, {} as Values, () => undefined);
+  expect(asked).toEqual(["POST action", "DELETE s", "GET v", "GET v"]);
+  expect(location.hash).toBe("#/servers/new");
+  expect(loadDraft()).toMatchObject({ name: "web", image: "volume:v", flavor: "m1" });
 });
 
 const CHOICES = {

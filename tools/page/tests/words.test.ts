@@ -6,7 +6,7 @@ import { socketOf } from "../src/consoles";
 import { addressOf, sentence } from "../src/kinds";
 import { counted, setLanguage, use } from "../src/messages";
 import { link } from "../src/state";
-import { ago, command, duration, parseTime, quote, size, words } from "../src/ui";
+import { ago, command, duration, type Field, parseTime, quote, size, type Values, withMarks, words } from "../src/ui";
 
 beforeEach(() => {
   vi.useFakeTimers({ now: new Date("2030-01-02T03:04:05Z") });
@@ -152,4 +152,14 @@ test.each([
     path: "13/disk.qcow2",
   };
   expect(addressOf(whole, mirror)).toBe(address);
+});
+
+test("a dialog's text keeps the mark that the user has not seen", () => {
+  const fields = [
+    { name: "name", label: "Name", initial: "disk" },
+    { name: "description", label: "Description", initial: "old [nova-lite-apply:shop/disk]" },
+  ] as Field[];
+  const values = { name: "disk-2", description: "new" } as Values;
+  expect(withMarks(fields, values)).toEqual({ name: "disk-2", description: "new [nova-lite-apply:shop/disk]" });
+  expect(withMarks(fields, { ...values, description: "" }).description).toBe("[nova-lite-apply:shop/disk]");
 });

@@ -122,6 +122,7 @@ def guest_xml(
     drive_bus = hardware_xml.without_ide(machine) or guest.IDE
     vifs = [vif.with_device(instance.pci) for vif in spec.vifs]
     devices = _devices(domain, vifs, disks.disks, hardware, drive_bus)
+    hardware_xml.boot_after_drive(domain, devices)
     consoles.add(devices, listeners, console_log)
     hardware_xml.serial_ports(devices, hardware)
     hardware_xml.video(devices, hardware)

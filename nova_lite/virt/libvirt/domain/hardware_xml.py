@@ -77,6 +77,24 @@ def firmware(os_element: ET.Element, hardware: Hardware, secure: bool, nvram: st
     ET.SubElement(os_element, "nvram").text = nvram
 
 
+def boot_after_drive(domain: ET.Element, devices: ET.Element) -> None:
+    """Boot the first volume if the drive of an ISO image starts nothing, as that of an installer after its first part.
+
+    Devices have orders of their own then: "hd" would be the first local disk, such as the config drive.
+    """
+    os_element = domain.find("os")
+    assert os_element is not None
+    drive = os_element.find("boot[@dev='cdrom']")
+    volume = devices.find("disk/serial/..")
+    if drive is None or volume is None:
+        return
+    os_element.remove(drive)
+    root = devices.find("disk[@device='cdrom']")
+    assert root is not None
+    for order, disk in enumerate((root, volume), 1):
+        ET.SubElement(disk, "boot", order=str(order))
+
+
 def boot_menu(os_element: ET.Element, hardware: Hardware) -> None:
     if hardware.boot_menu:
         ET.SubElement(os_element, "bootmenu", enable="yes")

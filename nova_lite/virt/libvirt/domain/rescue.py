@@ -97,6 +97,9 @@ def rescue_xml(domain_xml: str, rescue: DiskSet, how: RescueDisk) -> str:
     for tag in ("boot", "kernel", "initrd", "cmdline"):
         for element in os_element.findall(tag):
             os_element.remove(element)
+    for device in devices.findall("*/boot/.."):
+        for element in device.findall("boot"):
+            device.remove(element)
     root, *config_drives = (guest_xml.disk_element(disk) for disk in rescue.disks)
     if how.cdrom:
         hardware_xml.make_drive(root)
@@ -118,7 +121,7 @@ def rescue_xml(domain_xml: str, rescue: DiskSet, how: RescueDisk) -> str:
     for position, disk in enumerate(every):
         devices.insert(position, disk)
     if how.stable and rescue.direct_boot is None:
-        _boot_first(devices, root)
+        ET.SubElement(root, "boot", order="1")
     else:
         guest_xml.add_boot(os_element, rescue.direct_boot, how.cdrom)
     hardware_xml.add_controllers(devices, {_bus(disk) for disk in every})
@@ -138,13 +141,6 @@ def _name(disks: list[ET.Element], keep: list[ET.Element]) -> None:
         name = next(name for name in names if name not in taken)
         taken.add(name)
         _target(disk).set("dev", name)
-
-
-def _boot_first(devices: ET.Element, root: ET.Element) -> None:
-    for boot in devices.findall("*/boot/.."):
-        for element in boot.findall("boot"):
-            boot.remove(element)
-    ET.SubElement(root, "boot", order="1")
 
 
 def _machine(os_element: ET.Element) -> str:

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from nova_lite.hardware import RescueDisk
 from nova_lite.objects import Image
 from nova_lite.virt.libvirt.disks.disks import DirectBoot, Disk, DiskSet
 from nova_lite.virt.libvirt.disks.volume_chains import File
 from nova_lite.virt.libvirt.domain import consoles, guest_xml
+from nova_lite.virt.libvirt.domain.rescue import rescue_xml
 from nova_lite.virt.libvirt.host.cpu_model import CpuModel
 from nova_lite.virt.libvirt.net import names
 from tests.support.guests import make_flavor, make_instance, make_network, make_spec, make_vif
@@ -95,6 +97,39 @@ def test_drive_of_another_architecture_is_on_a_scsi_bus() -> None:
     assert target is not None
     assert target.attrib == {"dev": "sda", "bus": "scsi"}
     assert domain.find("devices/controller[@type='scsi'][@model='virtio-scsi']") is not None
+
+
+CONFIG = Disk(path="/x/disk.config", device="vdb", format="raw", read_only=True)
+VOLUMES = [Disk(path=f"/x/{name}", device=name, format="raw", serial=name) for name in ("vdc", "vdd")]
+
+
+def iso(*disks: Disk, disk_format: str = "iso") -> str:
+    """Return the domain of a server with disks after its root disk."""
+    spec = make_spec(image=Image(id="i", name="i", disk_format=disk_format))
+    whole = DiskSet(disks=[ROOT, *disks], direct_boot=None)
+    return guest_xml.guest_xml(spec, "h", "/instances/u", whole, "qemu", 32)
+
+
+def boots(xml: str) -> list[dict[str, str]]:
+    """Return what the firmware boots, of the domain and of each disk."""
+    return [boot.attrib for boot in ET.fromstring(xml).iterfind(".//boot")]
+
+
+def test_server_of_an_iso_image_boots_from_the_drive_and_then_from_its_first_volume() -> None:
+    domain = ET.fromstring(iso(CONFIG, *VOLUMES))
+    first, second = (domain.find(f"devices/disk/boot[@order='{order}']/../target") for order in (1, 2))
+    assert first is not None and second is not None
+    assert (first.get("dev"), second.get("dev")) == ("hda", "vdc")
+    assert domain.find("os/boot") is None, "libvirt refuses both"
+    assert boots(iso(CONFIG)) == [{"dev": "cdrom"}]
+    assert boots(iso(*VOLUMES, disk_format="qcow2")) == [{"dev": "hd"}]
+
+
+@pytest.mark.parametrize("stable", [False, True])
+def test_rescue_of_a_server_with_an_iso_image_boots_the_rescue_disk_alone(stable: bool) -> None:
+    rescue = DiskSet(disks=[Disk(path="/r", device="vda", format="qcow2")], direct_boot=None)
+    found = boots(rescue_xml(iso(CONFIG, *VOLUMES), rescue, RescueDisk(stable, "virtio", False)))
+    assert found == [{"order": "1"} if stable else {"dev": "hd"}]
 
 
 def test_metadata_survives_special_characters() -> None:

@@ -1,0 +1,1 @@
+import{a,b,c,d,e,f,g,h}from"./chunk-EVRWWJMJ.js";import"./chunk-JC5KNO2I.js";import"./chunk-KBHZW2SW.js";export{h as Graphs,e as placeOf,f as placeOfMark,d as rateWords,a as roundBytes,b as roundNumber,c as roundShare,g as ticks};

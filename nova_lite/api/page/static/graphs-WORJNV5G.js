@@ -1,1 +1,0 @@
-import{a,b,c,d,e,f,g,h}from"./chunk-RU5UHPHX.js";import"./chunk-JC5KNO2I.js";import"./chunk-7WFJWRSU.js";export{h as Graphs,e as placeOf,f as placeOfMark,d as rateWords,a as roundBytes,b as roundNumber,c as roundShare,g as ticks};

@@ -852,7 +852,8 @@ def test_drawing_of_many_networks_is_readable_at_each_scale_and_kept_in_the_addr
     page.go("quotas")
     page.browser.run("history.back(); true")
     page.browser.wait("!!pressable('network-19')")
-    assert (page.browser.run(_SCALE), place_of(page, "network-10")) == (scale, place)
+    assert page.browser.run(_SCALE) == scale
+    assert place_of(page, "network-10") == pytest.approx(place, abs=1)
     page.press("Fit")
     page.browser.wait(f"{_SCALE} === {fitted} && !/drawing=/.test(location.hash)")
     x, y = page.browser.run(_MIDDLE)

@@ -60,7 +60,7 @@ MANY_NETWORKS = """{
   window.fetch = async (url, init) => {
     const kind = /\\/(networks|routers|ports|servers|subnets)(\\?|$)/.exec(url)?.[1];
     if (!kind || (init?.method ?? 'GET') !== 'GET') return asked(url, init);
-    const rows = bodies[kind].map((row) => ({fixed_ips: [], security_groups: [], ...row}));
+    const rows = bodies[kind].map((row) => ({fixed_ips: [], security_groups: [], status: 'ACTIVE', ...row}));
     return new Response(JSON.stringify({[kind]: rows}));
   };
 }; true"""

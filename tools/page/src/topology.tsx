@@ -62,10 +62,14 @@ export function Topology(): VNode | null {
   return data && <Drawing layout={data.layout} names={data.names} />;
 }
 
+/** The address without its parameters. A link that is followed changes it before the drawing is gone. */
+const here = (): string => location.hash.split("?")[0]!;
+
 /** The view of the address, or the one that shows all. Changes reach the address when they rest. */
 function useView(layout: Layout, size: Size): [View, (change: ((old: View) => View) | null) => void] {
   const [kept, keep] = useParameter("drawing");
   const [view, set] = useState(() => read(kept));
+  const [home] = useState(here);
   // biome-ignore lint/correctness/useExhaustiveDependencies: an address that is followed, or goes back, has its own view.
   useEffect(() => {
     if (kept !== (view ? written(view) : "")) set(read(kept));
@@ -74,7 +78,7 @@ function useView(layout: Layout, size: Size): [View, (change: ((old: View) => Vi
   useEffect(() => {
     const next = view ? written(view) : "";
     if (next === kept) return;
-    const timer = setTimeout(() => keep(next), REST);
+    const timer = setTimeout(() => here() === home && keep(next), REST);
     return () => clearTimeout(timer);
   }, [view]);
   const usual = () => fitting({ x: 0, y: 0, width: layout.width, height: layout.height }, layout, size);
@@ -126,7 +130,10 @@ function Drawing({ layout, names }: { layout: Layout; names: Map<string, string>
     lineHeight: `${area.height * scale - 2}px`,
   });
   /** What gets the focus comes into view. The browser scrolls nothing. */
-  const show = (area: Area) => () => set((old) => showing(old, area, layout, size));
+  const show = (area: Area) => () => {
+    const next = showing(view, area, layout, size);
+    if (next.x !== view.x || next.y !== view.y) set(() => next);
+  };
   const close = scale >= CLOSE;
   const links = { outside: "networks", network: "networks", router: "routers", server: "servers", more: "servers" };
   return (

@@ -43,7 +43,7 @@ FUNCTIONS = {
     "_reporting": "compute/operations/create.py: _report",
     "_admit": "compute/fencing.py: admit",
     "_act_steps": "compute/executor.py: run, _run_once, _report",
-    "_carry_out": "compute/executor.py: _perform; compute/fencing.py: record_result",
+    "carry_out": "compute/executor.py: _perform; compute/fencing.py: record_result",
     "_fence_begins": "compute/manager.py: fence_instance; compute/fencing.py: revoke_unless_built",
     "_fence_steps": "compute/manager.py: fence_instance",
     "_scan_steps": "compute/reconciler.py: run, _scan, _destroy_revoked, _destroy",
@@ -292,14 +292,14 @@ def _act_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator[S
             else:
                 yield f"{job.what}: has the lock", True, to("act")
         elif job.at == "act":
-            yield f"{job.what}: done and noted", True, to("report", _carry_out(host, job))
+            yield f"{job.what}: done and noted", True, to("report", carry_out(host, job))
         elif job.at == "report":
             result = host.result or "ok"
             after = conductor.finish_action(state, index, job.id, result, rules)
             yield f"{job.what}: finish_action({result})", True, at_host(after, index, acts=_with(host, IDLE, job))
 
 
-def _carry_out(host: Host, job: Job) -> Host:
+def carry_out(host: Host, job: Job) -> Host:
     result = "ok"
     if job.what == "delete":
         host = remove(host)

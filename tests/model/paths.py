@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tests.model.checker import Step, TooManyStates
-from tests.model.compute import crash
+from tests.model.compute import carry_out, crash
 from tests.model.conductor import accept_action, record_offline
 from tests.model.protocol import IMPLEMENTED, Protocol, without_dead
 from tests.model.state import IDLE, NAMES, NONE, OFF, Host, State, at_host
@@ -84,6 +84,8 @@ class _Traced(Protocol):
                     False,
                     at_host(state, index, build=IDLE),
                 )
+            if state.crashes:
+                yield from _unnoted(state, index)
             if self.power_cuts:
                 yield from self._without_power(state, index)
 
@@ -99,6 +101,19 @@ class _Traced(Protocol):
             yield f"{name}: domain_lost", False, state._replace(row=row._replace(vm="error"))
         if host.built and not host.domain and (row.deleted or index not in (row.host, row.alloc)):
             yield f"{name}: reconcile: removes disks without a domain", False, at_host(state, index, built=0)
+
+
+def _unnoted(state: State, index: int) -> Iterator[Step]:
+    """Yield what a daemon has done to its domain when it dies before it notes that."""
+    host, name = state.hosts[index], NAMES[index]
+    for job in host.acts:
+        done = carry_out(host, job)
+        if job.at == "act" and (done.domain, done.power) != (host.domain, host.power):
+            changed = at_host(state, index, domain=done.domain, power=done.power)
+            yield f"{name}: {job.what}: is done, and not noted", False, changed
+    if host.build.at == "queued" and 0 < host.domain < host.build.gen:
+        removed = at_host(state, index, domain=0, power=0)
+        yield f"{name}: build: the older domain is removed, and this is not noted", False, removed
 
 
 class Verdict(NamedTuple):

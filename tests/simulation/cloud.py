@@ -64,6 +64,8 @@ _IMAGE = "b0000000-0000-4000-8000-000000000001"
 _NETWORK = "a0000000-0000-4000-8000-000000000001"
 #: Virtual seconds: of a cloud without faults until all work is done, between two looks at that, and of a whole run.
 _SETTLES, _LOOK, _RUN = 300.0, 1.0, 2000.0
+#: Virtual seconds within which a daemon that lives has written a file.
+_WRITES = 2.0
 #: Virtual seconds between two looks for work that is seldom there, of which no promise depends, and that no run has.
 _IDLE, _SELDOM, _NEVER = 2.0, 10.0, 30.0
 #: Virtual seconds between two removals of settled fencing records, and two looks whether a build hangs no longer.
@@ -210,6 +212,7 @@ class Cloud:
         self._api = Process(API_PROCESS)
         self._servers: dict[int, str | None] = {}
         self._asking = 0
+        self._left_over: list[str] = []
         self.sim.on_death = self._died
         self._boots = dict.fromkeys(plan.names, 1)
         self._disks = Disks(self.sim, template.directory, plan.names)
@@ -227,7 +230,7 @@ class Cloud:
             self.sim.spawn(self._api, self._users, "users")
             self.sim.run(_RUN)
         if not self.witness.problems:
-            self.witness.problems += [f"a file in {path.parent.name} is half written" for path in self._unfinished()]
+            self.witness.problems += self._left_over
             power_cuts = any(number > 1 for number in self._boots.values())
             self.witness.judge(self._found(), self.creates, ATTEMPTS, min(self.crashes, 2), power_cuts)
 
@@ -258,14 +261,15 @@ class Cloud:
         paths = sorted(self._directory.glob(f"instances/fake-{host}/domains/*{SUFFIX}"))
         return [msgspec.json.decode(path.read_bytes(), type=fake_hypervisor.Domain) for path in paths]
 
-    def _unfinished(self) -> list[Path]:
-        """Return files that a killed daemon has left half written."""
+    def _unfinished(self) -> set[Path]:
+        """Return files that are half written, but not to a slow disk by daemons that live."""
         places = (
             f"fences/*/{files.TEMPORARY}*",
             f"instances/*/{files.TEMPORARY}*",
             f"instances/*/*/{files.TEMPORARY}*",
         )
-        return sorted(path for place in places for path in self._directory.glob(place))
+        found = {path for place in places for path in self._directory.glob(place)}
+        return {path for path in found if primitives.WORLD.writing.get(str(path)) not in self._processes.values()}
 
     def _found(self) -> dict[str, list[tuple[str, PowerState]]]:
         """Return hosts and power states of the domains of each server."""
@@ -321,6 +325,10 @@ class Cloud:
                 self.request("DELETE", f"/servers/{server}")
             if self._settle():
                 self._use_all_hosts()
+        half_written = self._unfinished()
+        self.sim.sleep(_WRITES)
+        found = sorted(half_written & self._unfinished())
+        self._left_over = [f"a file in {path.parent.name} is half written" for path in found]
         self.sim.finish()
 
     def _agree(self) -> bool:

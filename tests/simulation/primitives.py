@@ -42,6 +42,7 @@ class _World:
         self.sim: Scheduler | None = None
         self.entropy = random.Random(0)
         self.conflicts = 0.0
+        self.writing: dict[str, Process] = {}
         self.on_sync: Callable[[int], None] = lambda descriptor: None
 
     def clock(self) -> float:
@@ -289,7 +290,9 @@ def _written(function: Callable[..., Any]) -> Callable[..., Any]:
         sim, owner = WORLD.sim, process()
         is_slow = owner is not None and owner.slow_disk and _GUESTS in str(target)
         if sim is not None and owner is not None and is_slow and sim.choices.random() < owner.slow_disk:
+            WORLD.writing[str(source)] = owner
             sim.sleep(sim.choices.random() * _SLOW_WRITE)
+            del WORLD.writing[str(source)]
         return function(source, target, **kwargs)
 
     return changed
@@ -318,7 +321,7 @@ def begin(seed: int, log: TextIO | None = None) -> Scheduler:
     WORLD.sim = Scheduler(seed, log)
     WORLD.entropy = random.Random(f"entropy {seed}")
     random.seed(f"product {seed}")
-    WORLD.conflicts = 0.0
+    WORLD.conflicts, WORLD.writing = 0.0, {}
     WORLD.on_sync = lambda descriptor: None
     return WORLD.sim
 

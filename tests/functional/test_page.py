@@ -600,8 +600,8 @@ def test_system_is_installed_from_an_iso_and_boots_from_its_volume(
     page.sees("This server installs a system from its ISO.")
     server = demo.get_server("installed")
     assert server.image.id == image.id
-    (volume,) = demo.list_volumes()
-    assert (volume.size, volume.is_bootable, volume.attachments[0]["server_id"]) == (3, False, server.id)
+    (volume,) = (one for one in demo.list_volumes() if one.attachments and one.attachments[0]["server_id"] == server.id)
+    assert (volume.size, volume.is_bootable) == (3, False)
     page.press("Open the console")
     page.browser.wait(f"location.hash === '#/servers/{server.id}/console'")
     page.sees("The guest runs.")
@@ -825,7 +825,7 @@ def open_drawing(page: Page, user: str = "demo") -> None:
     page.go("quotas")
     page.browser.run(MANY_NETWORKS)
     page.go("networks")
-    page.browser.wait("!!pressable('network-19')")
+    page.browser.wait("!!document.querySelector('.topology output') && !!pressable('network-19')")
 
 
 def test_drawing_of_many_networks_is_readable_at_each_scale_and_kept_in_the_address(page: Page) -> None:
@@ -837,9 +837,11 @@ def test_drawing_of_many_networks_is_readable_at_each_scale_and_kept_in_the_addr
     x, y = page.browser.run(_MIDDLE)
     page.browser.wheel((x, y), -240, CTRL)
     page.browser.wait(f"{_SCALE} > {fitted}")
-    page.press("Zoom in")
-    page.press("Zoom in")
-    boxes = page.browser.run(_BOXES)
+    for _ in range(8):  # how far the window's size decides
+        boxes = page.browser.run(_BOXES)
+        if any(name.startswith("server-of-") for name, *_ in boxes):
+            break
+        page.press("Zoom in")
     assert sum(name.startswith("server-of-") for name, *_ in boxes) == 200
     assert all(is_read for *_, is_read in boxes)
     left, top = place_of(page, "network-10")
@@ -851,7 +853,7 @@ def test_drawing_of_many_networks_is_readable_at_each_scale_and_kept_in_the_addr
     scale, place = page.browser.run(_SCALE), place_of(page, "network-10")
     page.go("quotas")
     page.browser.run("history.back(); true")
-    page.browser.wait("!!pressable('network-19')")
+    page.browser.wait("!!document.querySelector('.topology output')")
     assert page.browser.run(_SCALE) == scale
     assert place_of(page, "network-10") == pytest.approx(place, abs=1)
     page.press("Fit")

@@ -822,7 +822,8 @@ def place_of(page: Page, text: str) -> tuple[int, int]:
 def open_drawing(page: Page, user: str = "demo") -> None:
     """Show 200 servers on 20 networks."""
     page.log_in(user, PASSWORD)
-    page.go("quotas")
+    page.open("quotas")  # What the page has loaded before is forgotten.
+    page.settle()
     page.browser.run(MANY_NETWORKS)
     page.go("networks")
     page.browser.wait("!!document.querySelector('.topology output') && !!pressable('network-19')")

@@ -822,7 +822,7 @@ def place_of(page: Page, text: str) -> tuple[int, int]:
 def open_drawing(page: Page, user: str = "demo") -> None:
     """Show 200 servers on 20 networks."""
     page.log_in(user, PASSWORD)
-    page.open("quotas")  # What the page has loaded before is forgotten.
+    page.open("quotas")  # a page that has loaded nothing before
     page.settle()
     page.browser.run(MANY_NETWORKS)
     page.go("networks")
@@ -838,7 +838,7 @@ def test_drawing_of_many_networks_is_readable_at_each_scale_and_kept_in_the_addr
     x, y = page.browser.run(_MIDDLE)
     page.browser.wheel((x, y), -240, CTRL)
     page.browser.wait(f"{_SCALE} > {fitted}")
-    for _ in range(8):  # how far the window's size decides
+    for _ in range(8):  # the scale depends on the window
         boxes = page.browser.run(_BOXES)
         if any(name.startswith("server-of-") for name, *_ in boxes):
             break

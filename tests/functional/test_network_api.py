@@ -15,13 +15,13 @@ from tests.functional.sdk import connect
 from tests.functional.standalone_client import Client
 from tests.support.waiting import wait_for
 
-RANGES = "[DEFAULT]\nwings = trunks\n[network]\nproject_ranges = 10.64.0.0/16\n"
+OPTIONS = "[DEFAULT]\nwings = trunks\n[network]\nproject_ranges = 10.64.0.0/16\n"
 
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
     path = tmp_path_factory.mktemp("network-api")
-    with clouds.running(path, computes=1, standalone=True, extra_config=RANGES) as running:
+    with clouds.running(path, computes=1, standalone=True, extra_config=OPTIONS) as running:
         running.manage("floating-pool", "create", "public", "192.0.2.0/29")
         yield running
 

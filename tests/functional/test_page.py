@@ -32,7 +32,7 @@ from tests.functional.proxy import Proxy
 from tests.support.api_client import ROOT
 from tests.support.browser import CTRL, browser
 from tests.support.firefox import firefox
-from tests.support.page import MANY_NETWORKS, Page
+from tests.support.page import Page
 from tests.support.waiting import wait_for
 
 PASSWORD = "correct horse"
@@ -819,18 +819,9 @@ def place_of(page: Page, text: str) -> tuple[int, int]:
     return next((left, top) for name, left, top, *_ in page.browser.run(_BOXES) if name == text)
 
 
-def open_drawing(page: Page, user: str = "demo") -> None:
-    """Show 200 servers on 20 networks."""
-    page.log_in(user, PASSWORD)
-    page.open("quotas")  # a page that has loaded nothing before
-    page.settle()
-    page.browser.run(MANY_NETWORKS)
-    page.go("networks")
-    page.browser.wait("!!document.querySelector('.topology output') && !!pressable('network-19')")
-
-
 def test_drawing_of_many_networks_is_readable_at_each_scale_and_kept_in_the_address(page: Page) -> None:
-    open_drawing(page)
+    page.log_in("demo", PASSWORD)
+    page.open_drawing()
     boxes = page.browser.run(_BOXES)
     assert all(is_inside and is_read for *_, is_inside, is_read in boxes)
     assert sum(name == "10 servers" for name, *_ in boxes) == 20
@@ -866,7 +857,8 @@ def test_drawing_of_many_networks_is_readable_at_each_scale_and_kept_in_the_addr
 
 
 def test_drawing_of_networks_is_read_with_the_keyboard_alone(page: Page) -> None:
-    open_drawing(page)
+    page.log_in("demo", PASSWORD)
+    page.open_drawing()
     page.browser.run("pressable('Fit').focus(); true")
     page.browser.press("Tab")
     page.browser.wait("document.activeElement.ariaLabel === 'Drawing of the networks'")

@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.api_client import ROOT
 from tests.support.browser import browser
-from tests.support.page import MANY_NETWORKS, Page
+from tests.support.page import Page
 
 PASSWORD = "correct horse"
 SERVERS = 1000
@@ -155,10 +155,7 @@ def test_list_with_chips_and_its_columns_is_accessible(page: Page, width: int, d
 def test_drawing_of_many_networks_is_accessible_from_far_and_from_near(page: Page, width: int, dark: bool) -> None:
     page.log_in("large", PASSWORD)
     page.browser.resize(width, 900, dark)
-    page.go("quotas")
-    page.browser.run(MANY_NETWORKS)
-    page.go("networks")
-    page.browser.wait("!!pressable('network-19')")
+    page.open_drawing()
     far = violations(page)
     page.press("network-3: 10 servers")
     page.browser.wait("!!pressable('server-of-network-3-0')")

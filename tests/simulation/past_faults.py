@@ -269,15 +269,15 @@ def _unsynced_removals() -> AbstractContextManager[object]:
     return mock.patch.object(FencingTokenStore, "mark_removed", mark)
 
 
-def _missing_guest() -> AbstractContextManager[object]:
-    """Look for a guest that is missing until the move from its host is undone."""
-    finish = HANDLERS["finish_revert_resize"]
+def _needs_guest(method: str) -> AbstractContextManager[object]:
+    """Repeat a command until the host has the guest, which may be missing for ever."""
+    handle = HANDLERS[method]
 
     def find_first(host: Any, command: Any) -> Any:
         host.driver.guests.get(command.instance.uuid)
-        return finish(host, command)
+        return handle(host, command)
 
-    return mock.patch.dict(HANDLERS, {"finish_revert_resize": find_first})
+    return mock.patch.dict(HANDLERS, {method: find_first})
 
 
 def _late_answers() -> AbstractContextManager[object]:
@@ -286,17 +286,6 @@ def _late_answers() -> AbstractContextManager[object]:
         mock.patch.object(actions, "retry_lease", lambda conf, action: actions.backoff(conf, action.attempts)),
         mock.patch.object(KeyedExecutor, "is_running", lambda self, key: False),
     )
-
-
-def _missing_arrival() -> AbstractContextManager[object]:
-    """Look for a guest that is missing until its live migration ends."""
-    settle = HANDLERS["post_live_migration_at_destination"]
-
-    def find_first(host: Any, command: Any) -> Any:
-        host.driver.guests.get(command.instance.uuid)
-        return settle(host, command)
-
-    return mock.patch.dict(HANDLERS, {"post_live_migration_at_destination": find_first})
 
 
 def _lost_amid_a_move() -> AbstractContextManager[object]:
@@ -324,9 +313,11 @@ PAST_FAULTS = {
     "a host that has the id of a removed one": PastFault("3f91cfd8", _old_place_of_a_host),
     "an undo that has not begun": PastFault("3bdbf3c6", _undos_not_begun),
     "a removal that is not written": PastFault("1cdbaf3a", _unsynced_removals),
-    "a move whose guest is missing": PastFault("615e11ef", _missing_guest),
+    "a move whose guest is missing": PastFault("615e11ef", functools.partial(_needs_guest, "finish_revert_resize")),
     "a host that is forced down and serves": PastFault("18f4836f", _admitted_anyway),
     "a scheduler that answers late": PastFault("f4f7ac19", _late_answers),
     "a host that is lost amid a move": PastFault("78f253fc", _lost_amid_a_move),
-    "a live migration whose guest is missing": PastFault("ae2ef27c", _missing_arrival),
+    "a live migration whose guest is missing": PastFault(
+        "ae2ef27c", functools.partial(_needs_guest, "post_live_migration_at_destination")
+    ),
 }

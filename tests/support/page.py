@@ -39,7 +39,7 @@ window.write = (label, value) => {
 """
 
 #: Makes views that open later receive 20 networks with 10 servers each, on a router to the outside.
-MANY_NETWORKS = """{
+_MANY_NETWORKS = """{
   const named = (prefix, count) =>
     Array.from({length: count}, (_, at) => ({id: `${prefix}${at}`, name: `${prefix}${at}`}));
   const own = {project_id: 'p', status: 'ACTIVE', admin_state_up: true, shared: false, subnets: [], description: ''};
@@ -95,6 +95,14 @@ class Page:
         """Open a view that asks for no server. Views of servers may ask for a server after the test has deleted it."""
         self.open("images")
         self.settle()
+
+    def open_drawing(self) -> None:
+        """Show the drawing of 20 networks with 10 servers each, by a page that has loaded nothing before."""
+        self.open("quotas")
+        self.settle()
+        self.browser.run(_MANY_NETWORKS)
+        self.go("networks")
+        self.browser.wait("!!document.querySelector('.topology output') && !!pressable('network-19')")
 
     def log_in(self, user: str, password: str) -> None:
         """Log in, unless the session is this user's already."""

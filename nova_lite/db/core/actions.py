@@ -264,7 +264,7 @@ def take_up(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, owner
 
 def retry_lease(conf: cfg.ConfigOpts, action: InstanceAction) -> float:
     """Return the seconds of a lease by which an action is repeated: one backoff step. A scheduler may answer later than
-    that, so the lease of its step also outlasts the wait for the answer.
+    that, so the lease of its step lasts at least ``[conductor] lease_seconds``.
     """
     seconds = backoff(conf, action.attempts)
     return max(seconds, conf.conductor.lease_seconds) if action.step == operations.SCHEDULE else seconds

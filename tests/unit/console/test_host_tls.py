@@ -45,8 +45,7 @@ class Guest:
 
     ``types``: security types of its VNC server; None for a serial console. ``subtypes``: of VeNCrypt. ``result``: what
     the VNC server says at the end. ``clients``: names of clients' certificates. ``records``: sizes of records of input.
-    ``plain``: input without TLS.
-    ``plain_port``: port of SPICE without TLS, where nothing listens; 0: there is none.
+    ``plain``: input without TLS. ``plain_port``: port of SPICE without TLS, where nothing listens; 0: there is none.
     """
 
     def __init__(self, directory: Path | None, types: list[int] | None) -> None:

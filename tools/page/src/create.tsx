@@ -252,7 +252,7 @@ export function Create(): VNode {
         own = { ...draft, key: await addedKey(data.keys.map((item) => item.name)) };
         change({ key: own.key });
       }
-      const whole = { ...own, volume: own.volume && !isIso, groups: await groupsFor(own) };
+      const whole = { ...own, volume: isOnVolume(own, image), groups: await groupsFor(own) };
       const body = {
         server: bodyOf(whole, flavor?.disk ?? 0, installs),
         ...(draft.group ? { "os:scheduler_hints": { group: draft.group } } : {}),
@@ -557,6 +557,10 @@ function useFit(flavor: Flavor | undefined): { hosts: string[] } | null {
   return result;
 }
 
+/** Whether the image is copied onto a new volume, which can outlive the server. An ISO image is a drive instead. */
+const isOnVolume = (draft: Draft, image: Partial<Source> | undefined): boolean =>
+  draft.volume && image?.disk_format !== "iso";
+
 /** GB of a volume for a system that nobody has chosen a size for. */
 const SYSTEM = 20;
 
@@ -574,7 +578,7 @@ export function problems(
 ): string[] {
   const notes: string[] = [];
   if (!flavor || !image) return notes;
-  if (image.min_disk > flavor.disk && flavor.disk && (!draft.volume || image.disk_format === "iso"))
+  if (image.min_disk > flavor.disk && flavor.disk && !isOnVolume(draft, image))
     notes.push(`${t("The image needs a larger disk")}: ${image.min_disk} GB.`);
   if (image.min_ram > flavor.ram) notes.push(`${t("The image needs more memory")}: ${image.min_ram} MB.`);
   const over = (limit: number, used: number, more: number) => limit >= 0 && used + more > limit;
@@ -665,7 +669,6 @@ export function commandOf(
   data: Pick<Choices, "keys" | "outside"> & { groups: SecurityGroup[] } = { keys: [], outside: [], groups: [] },
 ): string {
   const { kind, id } = sourceOf(draft);
-  const isIso = image?.disk_format === "iso";
   const installs = installsOn(draft, flavor, image);
   const taken = data.keys.map((item) => item.name);
   const key = draft.key === NEW ? freeName(shared.session!.user.name, taken) : draft.key;
@@ -688,7 +691,7 @@ export function commandOf(
         "--block-device",
         `source_type=blank,destination_type=volume,boot_index=1,volume_size=${installs},delete_on_termination=false`,
       ],
-      draft.volume && kind === "image" && !isIso && flavor && ["--boot-from-volume", Math.max(1, flavor.disk)],
+      isOnVolume(draft, image) && kind === "image" && flavor && ["--boot-from-volume", Math.max(1, flavor.disk)],
       draft.count > 1 && ["--min", draft.count, "--max", draft.count],
       [...groups, ...open.map(({ group }) => group)].flatMap((name) => ["--security-group", name]),
       draft.zone && ["--availability-zone", draft.zone],
